@@ -1,0 +1,53 @@
+// The life of findings: raised fast, cleared slowly, sticky, one per root cause. Pure: verdicts and times in, changes
+// out. Identity of a finding is (kind, subject). Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lib/base/clock.h"
+#include "lib/model/finding.h"
+
+namespace weft::detect {
+
+struct TrackerConfig {
+  Nanos clear_after_ns = 15 * kSecond;   // this long without support before a finding clears
+  Nanos minimum_hold_ns = 10 * kSecond;  // never cleared sooner after being raised
+  std::size_t max_active = 4096;         // further verdicts are counted, not kept
+};
+
+struct FindingChange {
+  enum class What { Raised, Updated, Cleared } what;
+  model::Finding finding;  // wall clock times
+};
+
+class FindingTracker {
+ public:
+  explicit FindingTracker(TrackerConfig config) : config_(config) {}
+
+  // Findings that were active before a restart; they keep their id and since.
+  void restore(const std::vector<model::Finding>& active, Nanos now_monotonic);
+  // verdicts: what is wrong now, since_ns monotonic. wall_now is the wall clock at now. Updated is emitted when
+  // numbers, victims or confidence changed enough to store, at most once a second a finding. Raised ones get a new id.
+  std::vector<FindingChange> step(const std::vector<model::Finding>& verdicts, Nanos now_monotonic, Nanos wall_now);
+  // Clears all without waiting (operator's word).
+  std::vector<FindingChange> clear_all(Nanos wall_now);
+  std::vector<model::Finding> active() const;
+  std::uint64_t refused() const { return refused_; }
+
+ private:
+  struct Entry {
+    model::Finding finding;
+    Nanos raised_monotonic = 0;
+    Nanos last_support_monotonic = 0;
+    Nanos last_emitted_monotonic = 0;
+  };
+  TrackerConfig config_;
+  std::map<std::string, Entry> entries_;  // by kind and subject
+  std::uint64_t next_id_ = 0;
+  std::uint64_t refused_ = 0;
+};
+
+}  // namespace weft::detect

@@ -1,0 +1,54 @@
+// The fabric as told by a topology file: switches, host ports, links, and the addresses that identify them.
+// Everything works without one: then nodes are named by the addresses that routers answer from.
+// Passive and immutable after parse; dual-homed hosts, rails and parallel links are plain links.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/result.h"
+
+namespace weft::localise {
+
+struct Switch {
+  std::string name;
+  std::string tier;  // "leaf" | "spine" | "core" | ""
+};
+
+// An undirected cable between two ends. A host's end is "HOST/DEVICE", a switch's its name.
+struct Link {
+  std::string a, b;
+  std::vector<std::string> a_addresses, b_addresses;  // IP text of the interfaces at either end
+};
+
+class Topology {
+ public:
+  Topology() = default;
+  // TOML: fabric = "x"; [[switch]] name, tier; [[host]] name, rail, pod; [[link]] a, b, a_addresses, b_addresses.
+  // Unknown keys, duplicate names, links to unknown nodes and addresses used twice are errors with line and column.
+  static Result<Topology> parse(std::string_view toml, const std::string& file_name);
+
+  bool empty() const { return links_.empty(); }
+  const std::string& fabric() const { return fabric_; }
+  const std::vector<Switch>& switches() const { return switches_; }
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  const std::vector<Link>& links() const { return links_; }
+  // Node ("s1", "h1/rxe0") that owns the address.
+  std::optional<std::string> node_of(const std::string& address) const;
+  // "leaf", "spine", ...; empty when unknown or a host.
+  std::string tier_of(const std::string& node) const;
+  // The switch a host port is cabled to.
+  std::optional<std::string> leaf_of(const std::string& host_port) const;
+
+ private:
+  std::string fabric_;
+  std::vector<Switch> switches_;
+  std::vector<std::string> hosts_;
+  std::vector<Link> links_;
+  std::map<std::string, std::string> node_by_address_;
+};
+
+}  // namespace weft::localise

@@ -1,0 +1,62 @@
+#include "lib/model/metric.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace weft::model {
+namespace {
+
+constexpr auto kCounter = MetricType::Counter;
+constexpr auto kGauge = MetricType::Gauge;
+constexpr auto kHistogram = MetricType::Histogram;
+
+// Sorted by name.
+constexpr MetricInfo kCatalogue[] = {
+    {"weft_agent_info", kGauge, "info", "host,version,kernel", "weftd", 1, "One; its labels say what runs here."},
+    {"weft_aggregator_agents", kGauge, "agents", "state", "weft-aggregator", 4,
+     "Agents known to the aggregator by state: reporting, silent, stopped."},
+    {"weft_build_info", kGauge, "info", "version", "both", 1, "One; the version of the running program."},
+    {"weft_finding_active", kGauge, "findings", "kind,subject,severity", "weft-aggregator", 1000,
+     "One while the finding is active; absent otherwise."},
+    {"weft_finding_detection_seconds", kHistogram, "seconds", "", "weft-aggregator", 1,
+     "From the first bad evidence to the finding."},
+    {"weft_findings_total", kCounter, "findings", "kind", "weft-aggregator", 64, "Findings raised since start."},
+    {"weft_host_scheduling_gap_seconds", kGauge, "seconds", "", "weftd", 1,
+     "Longest time the heartbeat of weftd woke late in the last window."},
+    {"weft_link_covered", kGauge, "links", "", "weft-aggregator", 1, "Directed links with enough probes to judge."},
+    {"weft_link_known", kGauge, "links", "", "weft-aggregator", 1, "Directed links known from topology or traces."},
+    {"weft_metrics_overflow_total", kCounter, "series", "", "both", 1,
+     "Label sets left out because a family reached its bound."},
+    {"weft_probe_acknowledged_total", kCounter, "probes", "device", "weftd", 64, "Probes answered in time."},
+    {"weft_probe_ce_total", kCounter, "packets", "device,direction", "weftd", 128,
+     "Probe packets that arrived marked Congestion Experienced, by direction."},
+    {"weft_probe_lost_total", kCounter, "probes", "device,direction", "weftd", 192,
+     "Probes lost by direction: forward, back, unknown."},
+    {"weft_probe_own_delay_seconds", kGauge, "seconds", "device", "weftd", 64,
+     "Longest delay of the prober itself in the last window; not network."},
+    {"weft_probe_rejected_total", kCounter, "packets", "device,reason", "weftd", 1024,
+     "Received packets ignored, by reason: bad MAC, version, unregistered peer, rate, malformed."},
+    {"weft_probe_responder_free_buffers", kGauge, "buffers", "device", "weftd", 64,
+     "Fewest free receive buffers of the responder in the last window."},
+    {"weft_probe_round_trip_seconds", kGauge, "seconds", "device,peer", "weftd", 4096,
+     "Median network round trip to a peer in the last window."},
+    {"weft_probe_sent_total", kCounter, "probes", "device", "weftd", 64, "Probes sent."},
+    {"weft_probe_throttled_total", kCounter, "probes", "device", "weftd", 64, "Probes not sent because of the budget."},
+    {"weft_stream_connected", kGauge, "streams", "", "weftd", 1, "One while the stream to the aggregator is up."},
+    {"weft_stream_dropped_total", kCounter, "records", "class", "both", 8,
+     "Records dropped because a queue was full, by class: samples, requests."},
+    {"weft_stream_records_total", kCounter, "records", "", "both", 1, "Records sent (weftd) or stored (aggregator)."},
+    {"weft_stream_unacknowledged", kGauge, "records", "", "weftd", 1, "Records waiting for an acknowledgement."},
+};
+
+}  // namespace
+
+std::span<const MetricInfo> metric_catalogue() { return kCatalogue; }
+
+const MetricInfo* find_metric(std::string_view name) {
+  const auto it = std::lower_bound(std::begin(kCatalogue), std::end(kCatalogue), name,
+                                   [](const MetricInfo& info, std::string_view n) { return info.name < n; });
+  return it != std::end(kCatalogue) && it->name == name ? &*it : nullptr;
+}
+
+}  // namespace weft::model
