@@ -1,0 +1,493 @@
+#include "probes/trace/trace_schedule.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace weft::probes {
+namespace {
+
+constexpr Nanos kUnknownBusy = std::numeric_limits<Nanos>::max();
+constexpr std::size_t kMaxRouters = 4096;
+constexpr unsigned kMaxUnknownInFlight = 16;
+constexpr int kLateFactor = 5;  // answers are taken this many timeouts after sending
+
+std::string identity(const TraceRequest& r) {
+  std::string key;
+  for (const std::string* part : {&r.from, &r.to, &r.from_address, &r.to_address, &r.netdev}) {
+    key += *part;
+    key += '\n';
+  }
+  return key + std::to_string(r.source_port) + ' ' + std::to_string(r.destination_port) + ' ' +
+         std::to_string(r.traffic_class);
+}
+
+Result<std::pair<model::Gid, model::Gid>> addresses(const TraceRequest& r) {
+  auto source = model::Gid::parse(r.from_address);
+  if (!source) return make_error(Error::Kind::Invalid, "trace from " + r.from + ": bad address " + r.from_address);
+  auto destination = model::Gid::parse(r.to_address);
+  if (!destination) return make_error(Error::Kind::Invalid, "trace to " + r.to + ": bad address " + r.to_address);
+  if (source->is_ipv4_mapped() != destination->is_ipv4_mapped()) {
+    return make_error(Error::Kind::Invalid, "trace from " + r.from_address + " to " + r.to_address +
+                                                ": one is IPv4, the other IPv6; give addresses of one family");
+  }
+  return std::pair{*source, *destination};
+}
+
+}  // namespace
+
+TraceSchedule::SeenKey TraceSchedule::seen_key(const Trace& trace, std::uint8_t ttl) {
+  return (ttl == 1 ? trace.source_scope : trace.pair_scope) << 8 | ttl;
+}
+
+const TraceSchedule::Seen& TraceSchedule::seen(const Trace& trace, std::uint8_t ttl) const {
+  static const Seen kNothing;
+  const auto it = seen_.find(seen_key(trace, ttl));
+  return it == seen_.end() ? kNothing : it->second;
+}
+
+const std::string& TraceSchedule::shared_address(const Trace& trace, std::uint8_t ttl) const {
+  static const std::string kNone;
+  const Seen& s = seen(trace, ttl);
+  const bool agreed =
+      limits_.agreeing_ports > 0 && s.ports_by_address.size() == 1 && s.measured >= limits_.agreeing_ports;
+  return agreed && s.host.empty() ? s.ports_by_address.begin()->first : kNone;
+}
+
+bool TraceSchedule::known(const Trace& trace, std::uint8_t ttl) const {
+  return !trace.hops[ttl - 1U].address.empty() || !shared_address(trace, ttl).empty();
+}
+
+Result<void> TraceSchedule::set_requests(const std::vector<TraceRequest>& requests, Nanos now) {
+  Result<void> outcome;
+  std::map<std::string, const TraceRequest*> wanted;
+  for (const TraceRequest& request : requests) {
+    if (auto ok = addresses(request); !ok) {
+      ++stats_.refused_requests;
+      outcome = ok.error();
+    } else if (wanted.size() >= limits_.max_traces) {
+      ++stats_.refused_requests;
+      outcome = make_error(Error::Kind::Exhausted, "more than " + std::to_string(limits_.max_traces) + " traces");
+    } else {
+      wanted.emplace(identity(request), &request);
+    }
+  }
+  for (auto it = id_by_key_.begin(); it != id_by_key_.end();) {
+    if (wanted.contains(it->first)) {
+      ++it;
+      continue;
+    }
+    forget(it->second, now);
+    it = id_by_key_.erase(it);
+  }
+  for (const auto& [key, request] : wanted) {
+    const auto existing = id_by_key_.find(key);
+    if (existing == id_by_key_.end()) {
+      const auto pair = addresses(*request);
+      Trace trace;
+      trace.request = *request;
+      std::tie(trace.source, trace.destination) = *pair;
+      trace.source_scope = scope(request->from_address + '%' + request->netdev);
+      trace.pair_scope = scope(request->from_address + '%' + request->netdev + '>' + request->to_address);
+      trace.final_length = request->hops.has_value();
+      Trace& kept = traces_.emplace(next_id_, std::move(trace)).first->second;
+      id_by_key_.emplace(key, next_id_++);
+      resize(kept, std::min<std::size_t>(request->hops.value_or(1), limits_.max_ttl), now);
+    } else if (Trace& trace = traces_.at(existing->second); trace.request.hops != request->hops) {
+      trace.request.hops = request->hops;
+      if (request->hops) {
+        resize(trace, std::min<std::size_t>(*request->hops, limits_.max_ttl), now);
+        trace.final_length = true;
+      }
+    }
+  }
+  prune();
+  return outcome;
+}
+
+void TraceSchedule::resize(Trace& trace, std::size_t hops, Nanos now) {
+  for (std::size_t i = hops; i < trace.hops.size(); ++i) set_address(trace, static_cast<std::uint8_t>(i + 1), "", now);
+  if (hops != trace.hops.size()) trace.changed = true;
+  Hop fresh;
+  fresh.due = now;
+  trace.hops.resize(hops, fresh);
+}
+
+void TraceSchedule::forget(std::uint64_t id, Nanos now) {
+  Trace& trace = traces_.at(id);
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    if (it->second.trace != id) {
+      ++it;
+      continue;
+    }
+    if (it->second.charged.empty() && !it->second.timed_out) {
+      Seen& s = seen_[seen_key(trace, it->second.ttl)];
+      if (s.in_flight_unknown > 0) --s.in_flight_unknown;
+    }
+    it = pending_.erase(it);
+  }
+  resize(trace, 0, now);
+  traces_.erase(id);
+}
+
+void TraceSchedule::prune() {
+  std::map<std::string, std::uint64_t> used;
+  for (const auto& [id, trace] : traces_) {
+    const std::string source = trace.request.from_address + '%' + trace.request.netdev;
+    used[source] = trace.source_scope;
+    used[source + '>' + trace.request.to_address] = trace.pair_scope;
+  }
+  scopes_ = std::move(used);
+  std::map<std::uint64_t, bool> alive;
+  for (const auto& [name, id] : scopes_) alive[id] = true;
+  std::erase_if(seen_, [&](const auto& entry) { return !alive.contains(entry.first >> 8); });
+}
+
+std::uint64_t TraceSchedule::scope(const std::string& name) {
+  const auto [it, fresh] = scopes_.emplace(name, next_scope_);
+  if (fresh) ++next_scope_;
+  return it->second;
+}
+
+void TraceSchedule::set_address(Trace& trace, std::uint8_t ttl, const std::string& address, Nanos now) {
+  Hop& hop = trace.hops[ttl - 1U];
+  if (hop.address == address) return;
+  const SeenKey key = seen_key(trace, ttl);
+  Seen& s = seen_[key];
+  const std::string before = shared_address(trace, ttl);
+  if (!hop.address.empty()) {
+    --s.measured;
+    if (--s.ports_by_address[hop.address] == 0) s.ports_by_address.erase(hop.address);
+    // The path moved: what is known of its other hops may be old.
+    if (!address.empty()) {
+      for (Hop& other : trace.hops) {
+        if (&other != &hop) other.due = std::min(other.due, now);
+      }
+    }
+  }
+  if (!address.empty()) {
+    ++s.measured;
+    ++s.ports_by_address[address];
+  }
+  hop.address = address;
+  trace.changed = true;
+  if (shared_address(trace, ttl) != before) extend_scope(key, now);
+}
+
+// A hop became shared, or ceased to be: every path of the scope that has not measured it looks different now.
+void TraceSchedule::extend_scope(SeenKey key, Nanos now) {
+  const std::uint8_t ttl = static_cast<std::uint8_t>(key & 0xff);
+  for (auto& [id, trace] : traces_) {
+    if (seen_key(trace, ttl) != key || trace.hops.size() < ttl || !trace.hops[ttl - 1U].address.empty()) continue;
+    trace.changed = true;
+    trace.hops[ttl - 1U].due = std::min(trace.hops[ttl - 1U].due, now);
+    extend(trace, now);
+  }
+}
+
+// Lower goes first.
+unsigned TraceSchedule::priority(const Trace& trace, std::uint8_t ttl) const {
+  const Hop& hop = trace.hops[ttl - 1U];
+  const Seen& s = seen(trace, ttl);
+  const std::size_t distinct = s.ports_by_address.size();
+  if (hop.address.empty()) {
+    if (hop.unanswered >= limits_.tries) return 5;
+    if (distinct != 1) return 0;
+    return shared_address(trace, ttl).empty() ? 1 : 3;
+  }
+  return distinct >= 2 ? 2 : 4;
+}
+
+double& TraceSchedule::router_tokens(const std::string& router, Nanos now) {
+  if (routers_.size() >= kMaxRouters && !routers_.contains(router)) {
+    std::erase_if(routers_, [&](const auto& r) { return r.second.last + 60 * kSecond < now; });
+    if (routers_.size() >= kMaxRouters) routers_.erase(routers_.begin());
+  }
+  const auto [it, fresh] = routers_.try_emplace(router, Bucket{limits_.router_burst, now});
+  Bucket& b = it->second;
+  const double gained = static_cast<double>(std::max<Nanos>(0, now - b.last)) * 1e-9 * limits_.router_rate_per_s;
+  b.tokens = std::min(limits_.router_burst, b.tokens + gained);
+  b.last = now;
+  return b.tokens;
+}
+
+TraceSchedule::Payer TraceSchedule::payer(const Trace& trace, std::uint8_t ttl, Nanos now) {
+  const Hop& hop = trace.hops[ttl - 1U];
+  const Seen& s = seen(trace, ttl);
+  std::string best = hop.address;
+  if (best.empty()) {
+    double most = -1e9;
+    const auto consider = [&](const std::string& router) {
+      if (const double tokens = router_tokens(router, now); tokens > most) {
+        most = tokens;
+        best = router;
+      }
+    };
+    for (const auto& [address, ports] : s.ports_by_address) consider(address);
+    if (!s.host.empty()) consider(s.host);
+  }
+  if (best.empty()) {
+    // Nobody known there: one at a time, so that a burst does not use up a shared router before its name is known;
+    // more at once the more it looks like plain silence.
+    const unsigned allowed = std::min(1 + s.timeouts_unknown, kMaxUnknownInFlight);
+    return {"", s.in_flight_unknown < allowed ? 0 : kUnknownBusy};
+  }
+  const double tokens = router_tokens(best, now);
+  if (tokens >= 1) return {best, 0};
+  if (limits_.router_rate_per_s <= 0) return {best, kUnknownBusy};
+  return {best, static_cast<Nanos>((1 - tokens) / limits_.router_rate_per_s * 1e9) + 1};
+}
+
+std::uint16_t TraceSchedule::new_token() {
+  do ++last_token_;
+  while (last_token_ == 0 || pending_.contains(last_token_));
+  return last_token_;
+}
+
+std::optional<TraceSend> TraceSchedule::next(Nanos now) {
+  expire(now);
+  if (overall_.last == 0) overall_ = {limits_.burst, now};
+  overall_.tokens =
+      std::min(limits_.burst, overall_.tokens + static_cast<double>(std::max<Nanos>(0, now - overall_.last)) * 1e-9 *
+                                                    limits_.rate_per_s);
+  overall_.last = now;
+  if (overall_.tokens < 1 || pending_.size() >= 32768) return std::nullopt;
+
+  using Rank = std::tuple<unsigned, Nanos, std::uint8_t, std::uint64_t>;
+  std::optional<Rank> best;
+  std::string best_router;
+  for (auto& [id, trace] : traces_) {
+    for (std::size_t i = 0; i < trace.hops.size(); ++i) {
+      const Hop& hop = trace.hops[i];
+      if (hop.in_flight || hop.due > now) continue;
+      const auto ttl = static_cast<std::uint8_t>(i + 1);
+      const Rank rank{priority(trace, ttl), hop.due, ttl, id};
+      if (best && !(rank < *best)) continue;
+      Payer p = payer(trace, ttl, now);
+      if (p.wait_ns != 0) continue;
+      best = rank;
+      best_router = std::move(p.router);
+    }
+  }
+  if (!best) return std::nullopt;
+
+  const auto ttl = std::get<2>(*best);
+  const auto id = std::get<3>(*best);
+  Trace& trace = traces_.at(id);
+  overall_.tokens -= 1;
+  if (best_router.empty()) {
+    ++seen_[seen_key(trace, ttl)].in_flight_unknown;
+  } else {
+    router_tokens(best_router, now) -= 1;
+  }
+  TraceProbe probe;
+  probe.source = trace.source;
+  probe.destination = trace.destination;
+  probe.source_port = trace.request.source_port;
+  probe.destination_port = trace.request.destination_port;
+  probe.tos = static_cast<std::uint8_t>((trace.request.traffic_class & 0xfc) | 2);
+  probe.ttl = ttl;
+  probe.token = new_token();
+  Hop& hop = trace.hops[ttl - 1U];
+  hop.in_flight = true;
+  ++hop.asked;
+  ++stats_.sent;
+  pending_.emplace(probe.token, Pending{id, ttl, best_router, probe, now, false});
+  return TraceSend{probe, trace.request.netdev};
+}
+
+Nanos TraceSchedule::wake_at(Nanos now) {
+  Nanos at = now + 10 * kSecond;
+  for (const auto& [token, p] : pending_) {
+    const Nanos timeouts = p.timed_out ? kLateFactor : 1;
+    at = std::min(at, p.sent_at + timeouts * limits_.answer_timeout_ns);
+  }
+  const double lacking = overall_.last == 0 ? 0 : 1 - overall_.tokens;
+  const Nanos overall =
+      lacking <= 0 || limits_.rate_per_s <= 0 ? now : now + static_cast<Nanos>(lacking / limits_.rate_per_s * 1e9) + 1;
+  for (const auto& [id, trace] : traces_) {
+    for (std::size_t i = 0; i < trace.hops.size(); ++i) {
+      const Hop& hop = trace.hops[i];
+      if (hop.in_flight) continue;
+      if (hop.due > now) {
+        at = std::min(at, std::max(hop.due, overall));
+        continue;
+      }
+      const Payer p = payer(trace, static_cast<std::uint8_t>(i + 1), now);
+      if (p.wait_ns != kUnknownBusy) at = std::min(at, std::max(now + p.wait_ns, overall));
+    }
+  }
+  return std::max(at, now + kMillisecond);
+}
+
+// The packet will not be answered (or could not be sent): ask again later.
+void TraceSchedule::hop_over(Pending& pending, Nanos now) {
+  Trace& trace = traces_.at(pending.trace);
+  pending.timed_out = true;
+  if (pending.charged.empty()) {
+    Seen& s = seen_[seen_key(trace, pending.ttl)];
+    if (s.in_flight_unknown > 0) --s.in_flight_unknown;
+    s.timeouts_unknown = std::min(s.timeouts_unknown + 1, kMaxUnknownInFlight);
+  }
+  if (pending.ttl > trace.hops.size()) return;  // the way turned out shorter meanwhile
+  Hop& hop = trace.hops[pending.ttl - 1U];
+  hop.in_flight = false;
+  ++hop.unanswered;
+  // A router known to be there that stays silent is most likely at its limit.
+  if (!hop.address.empty()) {
+    double& tokens = router_tokens(hop.address, now);
+    tokens = std::min(tokens, 0.0);
+  }
+  const unsigned doublings = std::min(hop.unanswered - 1, 16U);
+  hop.due = now + std::min(limits_.silent_back_off_max_ns, limits_.answer_timeout_ns << doublings);
+  if (hop.unanswered == limits_.tries) trace.changed = true;
+  if (!hop.address.empty() && hop.unanswered >= limits_.tries && now - hop.answered_at > limits_.keep_ns) {
+    set_address(trace, pending.ttl, "", now);  // may grow hops
+  }
+  extend(trace, now);
+}
+
+void TraceSchedule::expire(Nanos now) {
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    Pending& p = it->second;
+    if (!p.timed_out && p.sent_at + limits_.answer_timeout_ns <= now) {
+      ++stats_.timeouts;
+      hop_over(p, now);
+    }
+    it = p.sent_at + kLateFactor * limits_.answer_timeout_ns <= now ? pending_.erase(it) : std::next(it);
+  }
+}
+
+void TraceSchedule::on_send_error(std::uint16_t token, Nanos now) {
+  const auto it = pending_.find(token);
+  if (it == pending_.end()) return;
+  ++stats_.send_errors;
+  if (!it->second.timed_out) {
+    if (!it->second.charged.empty()) router_tokens(it->second.charged, now) += 1;
+    hop_over(it->second, now);
+  }
+  pending_.erase(it);
+}
+
+void TraceSchedule::on_answer(const IcmpParse& parsed, Nanos now) {
+  if (const auto* reason = std::get_if<IcmpReject>(&parsed)) {
+    ++stats_.rejected[static_cast<std::size_t>(*reason)];
+    return;
+  }
+  const IcmpAnswer& answer = std::get<IcmpAnswer>(parsed);
+  const auto it = pending_.find(answer.token);
+  if (it == pending_.end() || answer.source != it->second.probe.source ||
+      answer.destination != it->second.probe.destination || answer.source_port != it->second.probe.source_port ||
+      answer.destination_port != it->second.probe.destination_port) {
+    ++stats_.unmatched;
+    return;
+  }
+  const Pending pending = it->second;
+  pending_.erase(it);
+  ++stats_.answered;
+  if (pending.timed_out) ++stats_.late;
+  Trace& trace = traces_.at(pending.trace);
+  const std::string responder = answer.responder.to_string();
+  Seen& s = seen_[seen_key(trace, pending.ttl)];
+  if (pending.charged != responder) {
+    if (!pending.charged.empty()) router_tokens(pending.charged, now) += 1;
+    router_tokens(responder, now) -= 1;
+  }
+  if (pending.charged.empty() && !pending.timed_out && s.in_flight_unknown > 0) --s.in_flight_unknown;
+  s.timeouts_unknown = 0;
+  if (pending.ttl > trace.hops.size()) return;
+
+  Hop& hop = trace.hops[pending.ttl - 1U];
+  if (!pending.timed_out) hop.in_flight = false;
+  hop.unanswered = 0;
+  hop.answered_at = now;
+  hop.rtt_ns = now - pending.sent_at;
+  // Spread over half a refresh, so that paths asked together are not asked together for ever.
+  hop.due = now + limits_.refresh_ns * 3 / 4 + limits_.refresh_ns / 2 * (answer.token % 64) / 64;
+  if (answer.responder == trace.destination) {
+    s.host = responder;
+    resize(trace, pending.ttl - 1U, now);
+    trace.final_length = trace.host_answered = trace.changed = true;
+    return;
+  }
+  set_address(trace, pending.ttl, responder, now);
+  // A router that refuses to forward is where this packet's way ends; with the hop count given it is only a filter.
+  if (answer.kind == IcmpKind::Unreachable && !trace.request.hops) {
+    resize(trace, pending.ttl, now);
+    trace.final_length = true;
+  }
+  extend(trace, now);
+}
+
+// Unknown hop count: one TTL further once the last is known, or was asked in vain after a known one.
+void TraceSchedule::extend(Trace& trace, Nanos now) {
+  if (trace.final_length || trace.hops.size() >= limits_.max_ttl) return;
+  const std::size_t n = trace.hops.size();
+  const bool last_known = known(trace, static_cast<std::uint8_t>(n));
+  const bool one_silent = trace.hops[n - 1].unanswered > 0 && (n < 2 || known(trace, static_cast<std::uint8_t>(n - 1)));
+  if (last_known || one_silent) resize(trace, n + 1, now);
+}
+
+bool TraceSchedule::trace_finished(const Trace& trace) const {
+  for (std::size_t i = 0; i < trace.hops.size(); ++i) {
+    if (!known(trace, static_cast<std::uint8_t>(i + 1)) && trace.hops[i].unanswered < limits_.tries) return false;
+  }
+  if (trace.final_length || trace.hops.size() >= limits_.max_ttl) return true;
+  const std::size_t n = trace.hops.size();
+  return n >= 2 && trace.hops[n - 1].unanswered >= limits_.tries && trace.hops[n - 2].unanswered >= limits_.tries;
+}
+
+bool TraceSchedule::finished() const {
+  return std::all_of(traces_.begin(), traces_.end(), [&](const auto& t) { return trace_finished(t.second); });
+}
+
+model::PathTrace TraceSchedule::result(const Trace& trace) const {
+  model::PathTrace out;
+  out.from = trace.request.from;
+  out.to = trace.request.to;
+  out.from_address = trace.request.from_address;
+  out.to_address = trace.request.to_address;
+  out.source_port = trace.request.source_port;
+  out.complete = trace.request.hops.has_value() || trace.host_answered;
+  for (std::size_t i = 0; i < trace.hops.size(); ++i) {
+    const auto ttl = static_cast<std::uint8_t>(i + 1);
+    const std::string& own = trace.hops[i].address;
+    out.hops.push_back({ttl, own.empty() ? shared_address(trace, ttl) : own});
+    if (out.hops.back().address.empty()) out.complete = false;
+  }
+  return out;
+}
+
+std::vector<model::PathTrace> TraceSchedule::take_changed(Nanos now) {
+  std::vector<model::PathTrace> out;
+  for (auto& [id, trace] : traces_) {
+    if (!trace.changed && now - trace.emitted_at < limits_.refresh_ns) continue;
+    const bool anything = trace.hops.empty() || std::any_of(trace.hops.begin(), trace.hops.end(), [](const Hop& hop) {
+                            return hop.answered_at > 0 || hop.unanswered > 0;
+                          });
+    if (!anything) continue;
+    trace.changed = false;
+    trace.emitted_at = now;
+    out.push_back(result(trace));
+  }
+  return out;
+}
+
+std::vector<TraceView> TraceSchedule::views() const {
+  std::vector<TraceView> out;
+  for (const auto& [id, trace] : traces_) {
+    TraceView view;
+    view.trace = result(trace);
+    view.finished = trace_finished(trace);
+    view.reached = trace.host_answered;
+    for (std::size_t i = 0; i < trace.hops.size(); ++i) {
+      const Hop& hop = trace.hops[i];
+      const std::string& address = view.trace.hops[i].address;
+      view.hops.push_back({address, hop.address.empty() && !address.empty(), hop.rtt_ns, hop.asked});
+    }
+    out.push_back(std::move(view));
+  }
+  return out;
+}
+
+}  // namespace weft::probes
