@@ -92,6 +92,8 @@ class Transport {
 
   // Nanoseconds from one stamp to a later one, modulo the clock's width.
   virtual Nanos elapsed_ns(Stamp from, Stamp to) const = 0;
+  // The packet clock now, where software can read it; absent where only packets carry it.
+  virtual std::optional<Stamp> now() const { return std::nullopt; }
   // Fewest free responder receive buffers since the last call; absent where unknown.
   virtual std::optional<std::uint32_t> take_responder_low_water() = 0;
 };
