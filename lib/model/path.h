@@ -60,9 +60,16 @@ struct PathWindow {
   bool operator==(const PathWindow&) const = default;
 };
 
+// The counts tell links apart that every path crosses together (in a fabric of two leaves: l1>s1 and s1>l2): probes
+// that end at hop k have crossed the links up to k and no further.
 struct TraceHop {
   std::uint8_t ttl = 0;
-  std::string address;  // empty: silent, which is unknown, never lost
+  std::string address;            // empty: silent, which is unknown, never lost
+  std::uint16_t sent = 0;         // probes of this hop limit since the last report of this trace; 0: not counted
+  std::uint16_t answered = 0;     // of those
+  std::uint16_t ce = 0;           // of the answered: quoted IP header marked CE (it was sent ECT(0))
+  std::uint16_t ecn_capable = 0;  // of the answered: quoted IP header still ECT or CE
+  std::optional<Nanos> rtt_ns;    // median of the answered
   bool operator==(const TraceHop&) const = default;
 };
 
