@@ -91,7 +91,8 @@ TEST_CASE("garbage in the first 20 bytes does not matter: TOS, TTL and addresses
   }
 }
 
-TEST_CASE("garbage that looks like IPv6 in the first bytes does not hide the IPv4 header (version nibble 6)", "[rdma]") {
+TEST_CASE("garbage that looks like IPv6 in the first bytes does not hide the IPv4 header (version nibble 6)",
+          "[rdma]") {
   Bytes bytes = ipv4(3, 60);
   bytes[0] = 0x60;
   bytes[6] = 17;

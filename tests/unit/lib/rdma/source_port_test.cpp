@@ -1,5 +1,6 @@
 #include "lib/rdma/source_port.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tests/unit/catch.h"
