@@ -123,6 +123,7 @@ IcmpParse parse_icmp4(std::span<const std::uint8_t> packet) {
   answer.source_port = get16(&udp[0]);
   answer.destination_port = get16(&udp[2]);
   answer.token = get16(&quote[4]);
+  answer.quoted_tos = quote[1];
   return answer;
 }
 
@@ -144,6 +145,7 @@ IcmpParse parse_icmp6(std::span<const std::uint8_t> message, const model::Gid& f
   answer.destination = ipv6(&quote[24]);
   answer.source_port = get16(&udp[0]);
   answer.destination_port = get16(&udp[2]);
+  answer.quoted_tos = static_cast<std::uint8_t>(quote[0] << 4 | quote[1] >> 4);
   if (udp.size() >= kUdpHeader + kPayload && std::equal(kMagic.begin(), kMagic.end(), udp.begin() + kUdpHeader) &&
       (get16(&udp[kUdpHeader + 4]) ^ get16(&udp[kUdpHeader + 6])) == kTokenCheck) {
     answer.token = get16(&udp[kUdpHeader + 4]);

@@ -35,7 +35,8 @@ struct IcmpAnswer {
   model::Gid responder;  // who answers
   model::Gid source, destination;
   std::uint16_t source_port = 0, destination_port = 0;
-  std::uint16_t token = 0;  // 0: an IPv6 quote too short to hold it
+  std::uint16_t token = 0;      // 0: an IPv6 quote too short to hold it
+  std::uint8_t quoted_tos = 0;  // as our packet arrived at the responder
   bool operator==(const IcmpAnswer&) const = default;
 };
 

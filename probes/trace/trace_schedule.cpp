@@ -93,9 +93,11 @@ Result<void> TraceSchedule::set_requests(const std::vector<TraceRequest>& reques
       Trace& kept = traces_.emplace(next_id_, std::move(trace)).first->second;
       id_by_key_.emplace(key, next_id_++);
       resize(kept, std::min<std::size_t>(request->hops.value_or(1), limits_.max_ttl), now);
-    } else if (Trace& trace = traces_.at(existing->second); trace.request.hops != request->hops) {
+    } else if (Trace& trace = traces_.at(existing->second); trace.request != *request) {
+      trace.request.probes_per_hop_per_s = request->probes_per_hop_per_s;
+      const bool same_hops = trace.request.hops == request->hops;
       trace.request.hops = request->hops;
-      if (request->hops) {
+      if (request->hops && !same_hops) {
         resize(trace, std::min<std::size_t>(*request->hops, limits_.max_ttl), now);
         trace.final_length = true;
       }
@@ -120,7 +122,7 @@ void TraceSchedule::forget(std::uint64_t id, Nanos now) {
       ++it;
       continue;
     }
-    if (it->second.charged.empty() && !it->second.timed_out) {
+    if (it->second.charged.empty() && !it->second.timed_out && !it->second.counted) {
       Seen& s = seen_[seen_key(trace, it->second.ttl)];
       if (s.in_flight_unknown > 0) --s.in_flight_unknown;
     }
@@ -198,17 +200,21 @@ unsigned TraceSchedule::priority(const Trace& trace, std::uint8_t ttl) const {
   return distinct >= 2 ? 2 : 4;
 }
 
+double& TraceSchedule::refill(Bucket& bucket, Nanos now, double rate_per_s, double burst) {
+  if (bucket.last == 0) bucket = {burst, now};
+  const double gained = static_cast<double>(std::max<Nanos>(0, now - bucket.last)) * 1e-9 * rate_per_s;
+  bucket.tokens = std::min(burst, bucket.tokens + gained);
+  bucket.last = now;
+  return bucket.tokens;
+}
+
 double& TraceSchedule::router_tokens(const std::string& router, Nanos now) {
   if (routers_.size() >= kMaxRouters && !routers_.contains(router)) {
     std::erase_if(routers_, [&](const auto& r) { return r.second.last + 60 * kSecond < now; });
     if (routers_.size() >= kMaxRouters) routers_.erase(routers_.begin());
   }
-  const auto [it, fresh] = routers_.try_emplace(router, Bucket{limits_.router_burst, now});
-  Bucket& b = it->second;
-  const double gained = static_cast<double>(std::max<Nanos>(0, now - b.last)) * 1e-9 * limits_.router_rate_per_s;
-  b.tokens = std::min(limits_.router_burst, b.tokens + gained);
-  b.last = now;
-  return b.tokens;
+  const auto it = routers_.try_emplace(router).first;
+  return refill(it->second, now, limits_.router_rate_per_s, limits_.router_burst);
 }
 
 TraceSchedule::Payer TraceSchedule::payer(const Trace& trace, std::uint8_t ttl, Nanos now) {
@@ -246,12 +252,10 @@ std::uint16_t TraceSchedule::new_token() {
 
 std::optional<TraceSend> TraceSchedule::next(Nanos now) {
   expire(now);
-  if (overall_.last == 0) overall_ = {limits_.burst, now};
-  overall_.tokens =
-      std::min(limits_.burst, overall_.tokens + static_cast<double>(std::max<Nanos>(0, now - overall_.last)) * 1e-9 *
-                                                    limits_.rate_per_s);
-  overall_.last = now;
-  if (overall_.tokens < 1 || pending_.size() >= 32768) return std::nullopt;
+  if (pending_.size() >= 32768) return std::nullopt;
+  if (auto counted = next_counted(now)) return counted;
+  refill(overall_, now, limits_.rate_per_s, limits_.burst);
+  if (overall_.tokens < 1) return std::nullopt;
 
   using Rank = std::tuple<unsigned, Nanos, std::uint8_t, std::uint64_t>;
   std::optional<Rank> best;
@@ -280,6 +284,13 @@ std::optional<TraceSend> TraceSchedule::next(Nanos now) {
   } else {
     router_tokens(best_router, now) -= 1;
   }
+  trace.hops[ttl - 1U].in_flight = true;
+  ++trace.hops[ttl - 1U].asked;
+  return make(id, trace, ttl, best_router, false, now);
+}
+
+TraceSend TraceSchedule::make(std::uint64_t id, Trace& trace, std::uint8_t ttl, const std::string& charged,
+                              bool counted, Nanos now) {
   TraceProbe probe;
   probe.source = trace.source;
   probe.destination = trace.destination;
@@ -288,12 +299,44 @@ std::optional<TraceSend> TraceSchedule::next(Nanos now) {
   probe.tos = static_cast<std::uint8_t>((trace.request.traffic_class & 0xfc) | 2);
   probe.ttl = ttl;
   probe.token = new_token();
-  Hop& hop = trace.hops[ttl - 1U];
-  hop.in_flight = true;
-  ++hop.asked;
   ++stats_.sent;
-  pending_.emplace(probe.token, Pending{id, ttl, best_router, probe, now, false});
+  pending_.emplace(probe.token, Pending{id, ttl, charged, probe, now, false, counted});
   return TraceSend{probe, trace.request.netdev};
+}
+
+std::optional<TraceSend> TraceSchedule::next_counted(Nanos now) {
+  refill(counted_, now, limits_.counted_rate_per_s, std::max(1.0, limits_.counted_rate_per_s / 10));
+  if (counted_.tokens < 1) return std::nullopt;
+  std::uint64_t id = 0;
+  std::size_t index = 0;
+  Nanos earliest = now + 1;
+  for (auto& [trace_id, trace] : traces_) {
+    if (trace.request.probes_per_hop_per_s <= 0) continue;
+    for (std::size_t i = 0; i < trace.hops.size(); ++i) {
+      if (trace.hops[i].counted_due >= earliest) continue;
+      earliest = trace.hops[i].counted_due;
+      id = trace_id;
+      index = i;
+    }
+  }
+  if (id == 0) return std::nullopt;
+  counted_.tokens -= 1;
+  Trace& trace = traces_.at(id);
+  const auto period = static_cast<Nanos>(1e9 / trace.request.probes_per_hop_per_s);
+  Hop& hop = trace.hops[index];
+  // Not behind by more than one: a sender that was held up must not send a burst.
+  hop.counted_due = std::max(hop.counted_due + period, now);
+  return make(id, trace, static_cast<std::uint8_t>(index + 1), "", true, now);
+}
+
+void TraceSchedule::count(Hop& hop, const IcmpAnswer* answer, Nanos rtt_ns) {
+  if (hop.sent == std::numeric_limits<std::uint16_t>::max()) return;
+  ++hop.sent;
+  if (answer == nullptr) return;
+  ++hop.answered;
+  hop.ce = static_cast<std::uint16_t>(hop.ce + ((answer->quoted_tos & 3) == 3));
+  hop.ecn_capable = static_cast<std::uint16_t>(hop.ecn_capable + ((answer->quoted_tos & 3) != 0));
+  hop.rtts_ns.push_back(rtt_ns);
 }
 
 Nanos TraceSchedule::wake_at(Nanos now) {
@@ -308,6 +351,7 @@ Nanos TraceSchedule::wake_at(Nanos now) {
   for (const auto& [id, trace] : traces_) {
     for (std::size_t i = 0; i < trace.hops.size(); ++i) {
       const Hop& hop = trace.hops[i];
+      if (trace.request.probes_per_hop_per_s > 0) at = std::min(at, hop.counted_due);
       if (hop.in_flight) continue;
       if (hop.due > now) {
         at = std::min(at, std::max(hop.due, overall));
@@ -352,7 +396,13 @@ void TraceSchedule::expire(Nanos now) {
     Pending& p = it->second;
     if (!p.timed_out && p.sent_at + limits_.answer_timeout_ns <= now) {
       ++stats_.timeouts;
-      hop_over(p, now);
+      if (p.counted) {
+        p.timed_out = true;
+        Trace& trace = traces_.at(p.trace);
+        if (p.ttl <= trace.hops.size()) count(trace.hops[p.ttl - 1U], nullptr, 0);
+      } else {
+        hop_over(p, now);
+      }
     }
     it = p.sent_at + kLateFactor * limits_.answer_timeout_ns <= now ? pending_.erase(it) : std::next(it);
   }
@@ -362,7 +412,7 @@ void TraceSchedule::on_send_error(std::uint16_t token, Nanos now) {
   const auto it = pending_.find(token);
   if (it == pending_.end()) return;
   ++stats_.send_errors;
-  if (!it->second.timed_out) {
+  if (!it->second.timed_out && !it->second.counted) {
     if (!it->second.charged.empty()) router_tokens(it->second.charged, now) += 1;
     hop_over(it->second, now);
   }
@@ -389,6 +439,19 @@ void TraceSchedule::on_answer(const IcmpParse& parsed, Nanos now) {
   Trace& trace = traces_.at(pending.trace);
   const std::string responder = answer.responder.to_string();
   Seen& s = seen_[seen_key(trace, pending.ttl)];
+  if (pending.counted) {
+    if (pending.ttl > trace.hops.size()) return;
+    Hop& hop = trace.hops[pending.ttl - 1U];
+    if (!pending.timed_out) count(hop, &answer, now - pending.sent_at);
+    // It also tells the hop; the budgets are not touched by it.
+    if (answer.responder == trace.destination) return;
+    hop.answered_at = now;
+    hop.unanswered = 0;
+    if (!hop.in_flight) hop.due = std::max(hop.due, now + limits_.refresh_ns * 3 / 4);
+    set_address(trace, pending.ttl, responder, now);
+    extend(trace, now);
+    return;
+  }
   if (pending.charged != responder) {
     if (!pending.charged.empty()) router_tokens(pending.charged, now) += 1;
     router_tokens(responder, now) -= 1;
@@ -452,7 +515,20 @@ model::PathTrace TraceSchedule::result(const Trace& trace) const {
   for (std::size_t i = 0; i < trace.hops.size(); ++i) {
     const auto ttl = static_cast<std::uint8_t>(i + 1);
     const std::string& own = trace.hops[i].address;
-    out.hops.push_back({ttl, own.empty() ? shared_address(trace, ttl) : own});
+    model::TraceHop hop;
+    hop.ttl = ttl;
+    hop.address = own.empty() ? shared_address(trace, ttl) : own;
+    const Hop& known_hop = trace.hops[i];
+    hop.sent = known_hop.sent;
+    hop.answered = known_hop.answered;
+    hop.ce = known_hop.ce;
+    hop.ecn_capable = known_hop.ecn_capable;
+    if (std::vector<Nanos> rtts = known_hop.rtts_ns; !rtts.empty()) {
+      const auto middle = rtts.begin() + static_cast<std::ptrdiff_t>(rtts.size() / 2);
+      std::nth_element(rtts.begin(), middle, rtts.end());
+      hop.rtt_ns = *middle;
+    }
+    out.hops.push_back(std::move(hop));
     if (out.hops.back().address.empty()) out.complete = false;
   }
   return out;
@@ -461,7 +537,9 @@ model::PathTrace TraceSchedule::result(const Trace& trace) const {
 std::vector<model::PathTrace> TraceSchedule::take_changed(Nanos now) {
   std::vector<model::PathTrace> out;
   for (auto& [id, trace] : traces_) {
-    if (!trace.changed && now - trace.emitted_at < limits_.refresh_ns) continue;
+    const bool counted = std::any_of(trace.hops.begin(), trace.hops.end(), [](const Hop& hop) { return hop.sent > 0; });
+    const Nanos pause = counted ? limits_.counted_report_ns : limits_.refresh_ns;
+    if (!trace.changed && now - trace.emitted_at < pause) continue;
     const bool anything = trace.hops.empty() || std::any_of(trace.hops.begin(), trace.hops.end(), [](const Hop& hop) {
                             return hop.answered_at > 0 || hop.unanswered > 0;
                           });
@@ -469,6 +547,10 @@ std::vector<model::PathTrace> TraceSchedule::take_changed(Nanos now) {
     trace.changed = false;
     trace.emitted_at = now;
     out.push_back(result(trace));
+    for (Hop& hop : trace.hops) {
+      hop.sent = hop.answered = hop.ce = hop.ecn_capable = 0;
+      hop.rtts_ns.clear();
+    }
   }
   return out;
 }

@@ -7,6 +7,7 @@
 //   that every port shares come last;
 // - where at least agreeing_ports ports of a pair saw one and the same router at a TTL (at TTL 1: ports of one source
 //   address), the other ports' hop is taken to be that router until it is measured; one disagreement withdraws that;
+// - a path under suspicion is asked all along its way many times a second, and its answers are counted;
 // - silence is unknown: asked again with back-off, never loss, and never erases what was known (a path must stay known
 //   when its link dies), until keep_ns is over.
 // Not thread safe.
@@ -36,6 +37,9 @@ struct TraceRequest {
   // never sees one. Unknown: asked hop by hop until the host answers or two hops in a row are silent.
   std::optional<std::uint8_t> hops;
   std::uint8_t traffic_class = 0;  // DSCP << 2; ECT(0) is added
+  // A path under suspicion: each hop is asked this often, past the routers' budgets, and counted in the TraceHops of a
+  // report a second. A router at its ICMP limit answers less than it gets: the counts show that, and blame nobody here.
+  double probes_per_hop_per_s = 0;
   bool operator==(const TraceRequest&) const = default;
 };
 
@@ -51,6 +55,8 @@ struct TraceLimits {
   unsigned agreeing_ports = 8;
   std::uint8_t max_ttl = 30;
   std::size_t max_traces = 1024;
+  double counted_rate_per_s = 200;  // of packets of paths under suspicion, all together
+  Nanos counted_report_ns = kSecond;
 };
 
 struct TraceHopView {
@@ -82,7 +88,7 @@ class TraceSchedule {
  public:
   explicit TraceSchedule(TraceLimits limits) : limits_(limits) {}
 
-  // Replaces the requests; what is known of kept ones lives on. A change of hops alone keeps the hops known.
+  // Replaces the requests; what is known of kept ones lives on. A change of hop count or rate keeps the hops known.
   // Invalid when an address is bad (the others are taken), Exhausted past max_traces.
   Result<void> set_requests(const std::vector<TraceRequest>& requests, Nanos now);
 
@@ -94,7 +100,7 @@ class TraceSchedule {
   // The packet with this token could not be sent.
   void on_send_error(std::uint16_t token, Nanos now);
 
-  // Traces that changed or were confirmed since the last call.
+  // Traces that changed or were confirmed since the last call, and once a second those that are counted.
   std::vector<model::PathTrace> take_changed(Nanos now);
   std::vector<TraceView> views() const;
   bool finished() const;
@@ -109,6 +115,9 @@ class TraceSchedule {
     unsigned unanswered = 0;  // tries since the last answer
     unsigned asked = 0;
     bool in_flight = false;
+    Nanos counted_due = 0;
+    std::uint16_t sent = 0, answered = 0, ce = 0, ecn_capable = 0;  // counted, their end known, since the last report
+    std::vector<Nanos> rtts_ns;                                     // of those answered
   };
   struct Trace {
     TraceRequest request;
@@ -127,6 +136,7 @@ class TraceSchedule {
     TraceProbe probe;
     Nanos sent_at = 0;
     bool timed_out = false;
+    bool counted = false;
   };
   struct Bucket {
     double tokens = 0;
@@ -152,6 +162,7 @@ class TraceSchedule {
   void set_address(Trace& trace, std::uint8_t ttl, const std::string& address, Nanos now);
   void resize(Trace& trace, std::size_t hops, Nanos now);
   unsigned priority(const Trace& trace, std::uint8_t ttl) const;
+  static double& refill(Bucket& bucket, Nanos now, double rate_per_s, double burst);
   double& router_tokens(const std::string& router, Nanos now);
   Payer payer(const Trace& trace, std::uint8_t ttl, Nanos now);
   void expire(Nanos now);
@@ -160,6 +171,9 @@ class TraceSchedule {
   void extend_scope(SeenKey key, Nanos now);
   bool trace_finished(const Trace& trace) const;
   model::PathTrace result(const Trace& trace) const;
+  std::optional<TraceSend> next_counted(Nanos now);
+  TraceSend make(std::uint64_t id, Trace& trace, std::uint8_t ttl, const std::string& charged, bool counted, Nanos now);
+  static void count(Hop& hop, const IcmpAnswer* answer, Nanos rtt_ns);
   std::uint16_t new_token();
   std::uint64_t scope(const std::string& name);
   void forget(std::uint64_t id, Nanos now);
@@ -172,7 +186,7 @@ class TraceSchedule {
   std::map<std::string, Bucket> routers_;
   std::map<SeenKey, Seen> seen_;
   std::map<std::string, std::uint64_t> scopes_;
-  Bucket overall_;
+  Bucket overall_, counted_;
   std::uint64_t next_id_ = 1, next_scope_ = 1;
   std::uint16_t last_token_ = 0;
   TraceStats stats_;

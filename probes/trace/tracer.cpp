@@ -14,6 +14,7 @@ constexpr unsigned kReceiveBatch = 256;  // a flood of ICMP must not keep us fro
 
 bool same_path(const TraceRequest& a, TraceRequest b) {
   b.hops = a.hops;
+  b.probes_per_hop_per_s = a.probes_per_hop_per_s;
   return a == b;
 }
 

@@ -30,7 +30,7 @@ class Tracer {
 
   // Replaces the whole list; see TraceSchedule::set_requests.
   Result<void> set_requests(const std::vector<TraceRequest>& requests);
-  // One more or one less; add of an existing one changes its hop count.
+  // One more or one less; add of an existing one changes its hop count and rate.
   Result<void> add(const TraceRequest& request);
   Result<void> remove(const TraceRequest& request);
   // Traces that changed or were confirmed since the last call.

@@ -19,6 +19,7 @@ class FakeNetwork {
   // Router for (source port, TTL); empty: silent. TTL past the last router: the host.
   std::function<std::string(std::uint16_t, std::uint8_t)> route;
   double answers_burst = 6, answers_per_s = 1;  // Linux's default
+  std::function<bool(const std::string&)> marks_at = [](const std::string&) { return false; };
   std::map<std::string, unsigned> answered_by, asked_of;
   std::vector<TraceSend> sent;
   unsigned limited = 0;
@@ -67,6 +68,7 @@ class FakeNetwork {
     answer.source_port = packet.probe.source_port;
     answer.destination_port = packet.probe.destination_port;
     answer.token = packet.probe.token;
+    answer.quoted_tos = marks_at(router) ? packet.probe.tos | 3 : packet.probe.tos;
     schedule.on_answer(answer, now + kMillisecond);
   }
 
@@ -423,4 +425,82 @@ TEST_CASE("the whole tracer stays within its rate", "[trace]") {
   net.run(10 * kSecond);
   CHECK(net.sent.size() <= 106);
   CHECK(net.sent.size() >= 95);
+}
+
+TEST_CASE("a path under suspicion is asked all along, counted hop by hop and reported each second", "[trace]") {
+  FakeNetwork net;
+  net.answers_burst = net.answers_per_s = 1e6;
+  unsigned crossed = 0;
+  // The link into the last router loses every second packet, and the one into the spine marks all.
+  net.route = [&](std::uint16_t port, std::uint8_t ttl) -> std::string {
+    if (ttl == 3 && ++crossed % 2 == 0) return "";
+    return clos(port, ttl);
+  };
+  net.marks_at = [](const std::string& router) { return router != kLeaf1; };
+  auto suspect = request(49152);
+  suspect.probes_per_hop_per_s = 5;
+  REQUIRE(net.schedule.set_requests({suspect, request(49153)}, net.now));
+  std::map<std::uint8_t, std::array<unsigned, 4>> sum;
+  for (int second = 0; second < 20; ++second) {
+    net.run(kSecond);
+    for (const auto& trace : net.schedule.take_changed(net.now)) {
+      if (trace.source_port != 49152) {
+        for (const auto& hop : trace.hops) CHECK(hop.sent == 0);
+        continue;
+      }
+      for (const auto& hop : trace.hops) {
+        CHECK(hop.answered <= hop.sent);
+        sum[hop.ttl][0] += hop.sent;
+        sum[hop.ttl][1] += hop.answered;
+        sum[hop.ttl][2] += hop.ce;
+        sum[hop.ttl][3] += hop.ecn_capable;
+        if (hop.answered > 0) CHECK(hop.rtt_ns == kMillisecond);
+      }
+    }
+  }
+  for (std::uint8_t ttl = 1; ttl <= 3; ++ttl) {
+    INFO("TTL " << int(ttl));
+    CHECK(sum[ttl][0] >= 90);
+    CHECK(sum[ttl][0] <= 101);
+    CHECK(sum[ttl][3] == sum[ttl][1]);
+  }
+  CHECK(sum[1][1] == sum[1][0]);
+  CHECK(sum[1][2] == 0);
+  CHECK(sum[2][1] == sum[2][0]);
+  CHECK(sum[2][2] == sum[2][1]);
+  CHECK(sum[3][1] * 10 > sum[3][0] * 4);
+  CHECK(sum[3][1] * 10 < sum[3][0] * 6);
+}
+
+TEST_CASE("a path no longer under suspicion is no longer counted, and keeps its hops", "[trace]") {
+  FakeNetwork net;
+  net.answers_burst = net.answers_per_s = 1e6;
+  net.route = clos;
+  auto suspect = request(49152);
+  suspect.probes_per_hop_per_s = 5;
+  REQUIRE(net.schedule.set_requests({suspect}, net.now));
+  net.run(5 * kSecond);
+  REQUIRE(net.schedule.set_requests({request(49152)}, net.now));
+  (void)net.schedule.take_changed(net.now);
+  const auto sent = net.sent.size();
+  net.run(20 * kSecond);
+  CHECK(net.sent.size() == sent);
+  CHECK(net.trace(49152).complete);
+}
+
+TEST_CASE("paths under suspicion stay within their own rate and leave the others theirs", "[trace]") {
+  TraceLimits limits;
+  limits.counted_rate_per_s = 20;
+  FakeNetwork net(limits);
+  net.answers_burst = net.answers_per_s = 1e6;
+  net.route = clos;
+  auto all = ports(20);
+  for (auto& r : all) r.probes_per_hop_per_s = 50;
+  all.push_back(request(60000));
+  REQUIRE(net.schedule.set_requests(all, net.now));
+  net.run(10 * kSecond);
+  unsigned counted = 0;
+  for (const auto& packet : net.sent) counted += packet.probe.source_port != 60000;
+  CHECK(counted <= 20 * 10 + 150);
+  CHECK(net.trace(60000).complete);
 }
