@@ -22,6 +22,7 @@ inline constexpr std::size_t kMaxVictims = 256;
 inline constexpr std::size_t kMaxNotChecked = 32;
 inline constexpr std::size_t kMaxTargets = 4096;
 inline constexpr std::size_t kMaxPlanPaths = 65536;  // of all targets
+inline constexpr std::size_t kMaxPlanTraces = 256;
 inline constexpr Nanos kMaxInterval = 3600 * kSecond;
 inline constexpr double kMaxProbesPerSecond = 1e6;
 

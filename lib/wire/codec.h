@@ -29,6 +29,9 @@ struct Decoded {
 // Malformed says which field; NoData is a record kind this build does not know (a newer agent).
 Result<Decoded> decode_record(std::string_view bytes, const std::string& agent);
 
+// A finding as the store keeps it (encode_record wrote it): about any subject. Id and acknowledgement are not in it.
+Result<model::Finding> decode_stored_finding(std::string_view bytes);
+
 void encode(const AgentWord& word, v1::AgentMessage& out);
 Result<AgentWord> decode(const v1::AgentMessage& message);
 

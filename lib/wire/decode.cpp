@@ -270,7 +270,18 @@ model::PathTrace get(const v1::PathTrace& in, const std::string& agent, Checker&
   if (!check.ok()) return out;
   for (const v1::TraceHop& hop : in.hops()) {
     check.require(hop.ttl() <= 255, "trace.ttl", "too large");
-    out.hops.push_back({static_cast<std::uint8_t>(hop.ttl()), check.optional_name(hop.address(), "trace.address")});
+    check.require(hop.sent() <= 65535 && hop.answered() <= hop.sent(), "trace.answered", "more than sent");
+    check.require(hop.ecn_capable() <= hop.answered() && hop.ce() <= hop.ecn_capable(), "trace.ce",
+                  "more than ECN-capable answers");
+    model::TraceHop one;
+    one.ttl = static_cast<std::uint8_t>(hop.ttl());
+    one.address = check.optional_name(hop.address(), "trace.address");
+    one.sent = static_cast<std::uint16_t>(hop.sent());
+    one.answered = static_cast<std::uint16_t>(hop.answered());
+    one.ce = static_cast<std::uint16_t>(hop.ce());
+    one.ecn_capable = static_cast<std::uint16_t>(hop.ecn_capable());
+    if (hop.has_rtt_ns()) one.rtt_ns = check.interval(hop.rtt_ns(), "trace.rtt_ns");
+    out.hops.push_back(std::move(one));
   }
   out.complete = in.complete();
   return out;
@@ -289,7 +300,7 @@ model::HostHealth get(const v1::HostHealth& in, Checker& check) {
   return out;
 }
 
-model::Finding get(const v1::Finding& in, const std::string& agent, Checker& check) {
+model::Finding get(const v1::Finding& in, const std::string* agent, Checker& check) {
   model::Finding out;
   const auto kind = model::parse_finding_kind(in.kind());
   const auto severity = model::parse_severity(in.severity());
@@ -299,7 +310,9 @@ model::Finding get(const v1::Finding& in, const std::string& agent, Checker& che
   out.severity = severity.value_or(model::Severity::Info);
   out.subject = in.subject();
   check.require(valid_subject(in.subject()), "finding.subject", "not a subject");
-  check.require(check.ok() && about_host(in.subject(), agent), "finding.subject", "not about this agent");
+  if (agent != nullptr) {
+    check.require(check.ok() && about_host(in.subject(), *agent), "finding.subject", "not about this agent");
+  }
   out.since_ns = in.since_ns();
   out.raised_ns = in.raised_ns();
   out.last_seen_ns = in.last_seen_ns();
@@ -349,6 +362,15 @@ model::ProbePlan get(const v1::ProbePlan& in, Checker& check) {
     }
     out.targets.push_back(std::move(to));
   }
+  check.require(in.traces_size() <= static_cast<int>(kMaxPlanTraces), "plan.traces", "too many");
+  if (!check.ok()) return out;
+  for (const v1::PlanTrace& trace : in.traces()) {
+    out.traces.push_back(
+        {check.name(trace.from_device(), "plan.trace.from_device"), check.host_port(trace.to(), "plan.trace.to"),
+         check.name(trace.to_address(), "plan.trace.to_address"),
+         check.port(trace.source_port(), "plan.trace.source_port"),
+         check.number(trace.probes_per_hop_per_s(), "plan.trace.probes_per_hop_per_s", 0, kMaxProbesPerSecond)});
+  }
   return out;
 }
 
@@ -382,7 +404,7 @@ Result<Decoded> decode_record(std::string_view bytes, const std::string& agent) 
       out.record = get(record.health(), check);
       break;
     case v1::Record::kFinding:
-      out.record = get(record.finding(), agent, check);
+      out.record = get(record.finding(), &agent, check);
       break;
     case v1::Record::kGapDropped:
       out.record = Gap{record.gap_dropped()};
@@ -390,6 +412,18 @@ Result<Decoded> decode_record(std::string_view bytes, const std::string& agent) 
     case v1::Record::BODY_NOT_SET:
       return make_error(Error::Kind::NoData, "record: a kind this version does not know");
   }
+  if (!check.ok()) return check.error();
+  return out;
+}
+
+Result<model::Finding> decode_stored_finding(std::string_view bytes) {
+  v1::Record record;
+  if (bytes.size() > kMaxRecordBytes || !record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) ||
+      !record.has_finding()) {
+    return make_error(Error::Kind::Malformed, "not an encoded finding");
+  }
+  Checker check;
+  model::Finding out = get(record.finding(), nullptr, check);
   if (!check.ok()) return check.error();
   return out;
 }

@@ -112,6 +112,11 @@ void put(const model::PathTrace& in, v1::PathTrace& out) {
     v1::TraceHop& hop = *out.add_hops();
     hop.set_ttl(in.hops[i].ttl);
     hop.set_address(clean_text(in.hops[i].address, kMaxShortText));
+    hop.set_sent(in.hops[i].sent);
+    hop.set_answered(in.hops[i].answered);
+    hop.set_ce(in.hops[i].ce);
+    hop.set_ecn_capable(in.hops[i].ecn_capable);
+    if (in.hops[i].rtt_ns) hop.set_rtt_ns(*in.hops[i].rtt_ns);
   }
   out.set_complete(in.complete);
 }
@@ -167,6 +172,14 @@ void put(const model::ProbePlan& in, v1::ProbePlan& out) {
       path.set_return_port(from.return_port);
       path.set_probes_per_s(from.probes_per_s);
     }
+  }
+  for (std::size_t i = 0; i < bounded(in.traces, kMaxPlanTraces); ++i) {
+    v1::PlanTrace& trace = *out.add_traces();
+    trace.set_from_device(clean_text(in.traces[i].from_device, kMaxShortText));
+    trace.set_to(clean_text(in.traces[i].to, kMaxSubject));
+    trace.set_to_address(clean_text(in.traces[i].to_address, kMaxShortText));
+    trace.set_source_port(in.traces[i].source_port);
+    trace.set_probes_per_hop_per_s(in.traces[i].probes_per_hop_per_s);
   }
 }
 

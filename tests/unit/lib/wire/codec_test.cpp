@@ -208,11 +208,26 @@ TEST_CASE("wire: text that is not clean is refused", "[wire]") {
   CHECK_FALSE(wire::decode_record(record.SerializeAsString(), "h1"));
 }
 
+TEST_CASE("wire: a trace that counts more answers than probes is refused", "[wire]") {
+  model::PathTrace t{"h1/rxe0", "h3/rxe0", "", "", 49152, {}, false};
+  t.hops.resize(1);
+  t.hops[0].sent = 5;
+  t.hops[0].answered = 6;
+  refused(t, "trace.answered");
+  t.hops[0].answered = 4;
+  t.hops[0].ecn_capable = 3;
+  t.hops[0].ce = 4;
+  refused(t, "trace.ce");
+}
+
 TEST_CASE("wire: every record comes back as it was", "[wire]") {
   round_trips(window());
   round_trips(inventory());
   round_trips(finding());
-  model::PathTrace t{"h1/rxe0", "h3/rxe0", "10.0.1.2", "10.0.3.2", 49152, {{1, "10.1.0.1"}, {2, ""}}, false};
+  model::PathTrace t{"h1/rxe0", "h3/rxe0", "10.0.1.2", "10.0.3.2", 49152, {}, false};
+  t.hops.resize(2);
+  t.hops[0] = {1, "10.1.0.1", 10, 9, 2, 8, 1'000'000};
+  t.hops[1].ttl = 2;
   round_trips(t);
   model::HostHealth h;
   h.max_gap_ns = 5;
@@ -247,6 +262,7 @@ TEST_CASE("wire: words of both directions come back as they were", "[wire]") {
   plan.revision = 3;
   plan.ports_wanted = 16;
   plan.targets.push_back({"rxe0", "h3/rxe0", "10.0.3.2", 7472, {{49152, 50000, 2.5}}});
+  plan.traces.push_back({"rxe0", "h3/rxe0", "10.0.3.2", 49152, 5});
   aggregator_word_round_trips(plan);
 }
 
