@@ -1,0 +1,141 @@
+#include "lib/rdma/address_handles.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace weft::rdma {
+namespace {
+
+// One wait for a dead neighbour each minute, whatever the number of flow labels towards it.
+constexpr Nanos kSlowFor_ns = 60 * kSecond;
+
+}  // namespace
+
+AddressHandles::AddressHandles(Make make, Drop drop, const Clock& clock, AddressLimits limits)
+    : make_(std::move(make)), drop_(std::move(drop)), clock_(clock), limits_(limits), thread_([this] { run(); }) {}
+
+AddressHandles::~AddressHandles() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  thread_.join();
+  for (auto& [key, entry] : entries_)
+    if (entry.handle != nullptr) drop_(entry.handle);
+  for (const Retired& old : retired_) drop_(old.handle);
+}
+
+Result<ibv_ah*> AddressHandles::get(const AddressKey& key) {
+  std::unique_lock lock(mutex_);
+  const Nanos now = clock_.monotonic_ns();
+  auto found = entries_.find(key);
+  if (found == entries_.end()) {
+    if (entries_.size() >= limits_.max_entries) evict_oldest();
+    if (entries_.size() >= limits_.max_entries)
+      return make_error(Error::Kind::Transient, "address of " + key.gid.to_string() + ": all handles are being made");
+    found = entries_.try_emplace(key).first;
+    found->second.tried_ns = now - limits_.retry_ns;
+  }
+  Entry& entry = found->second;
+  entry.used_ns = now;
+  if (entry.handle != nullptr) {
+    const bool old = now - entry.made_ns >= limits_.expiry_ns && now - entry.tried_ns >= limits_.retry_ns;
+    if (old && !entry.pending) request(key, entry);
+    return entry.handle;
+  }
+  if (!entry.pending && now - entry.tried_ns < limits_.retry_ns) return entry.error;
+  if (!entry.pending) {
+    if (!request(key, entry)) {
+      entries_.erase(found);
+      return make_error(Error::Kind::Transient, "address of " + key.gid.to_string() + ": too many are being resolved");
+    }
+    // std::map never moves its nodes, and a pending entry is never evicted, so the reference holds.
+    if (limits_.wait_ns > 0 && !is_slow(key.gid, now) &&
+        !done_.wait_for(lock, std::chrono::nanoseconds(limits_.wait_ns), [&] { return !entry.pending; }))
+      slow_[key.gid] = now + kSlowFor_ns;
+  }
+  if (entry.handle != nullptr) return entry.handle;
+  if (!entry.pending) return entry.error;
+  return make_error(Error::Kind::Transient, "address of " + key.gid.to_string() + " is being resolved");
+}
+
+bool AddressHandles::is_slow(const model::Gid& gid, Nanos now) {
+  if (slow_.size() > limits_.max_entries) slow_.clear();
+  const auto found = slow_.find(gid);
+  return found != slow_.end() && now < found->second;
+}
+
+bool AddressHandles::request(const AddressKey& key, Entry& entry) {
+  if (queue_.size() >= limits_.max_pending) return false;
+  entry.pending = true;
+  queue_.push_back(key);
+  work_.notify_one();
+  return true;
+}
+
+void AddressHandles::evict_oldest() {
+  auto oldest = entries_.end();
+  for (auto it = entries_.begin(); it != entries_.end(); ++it)
+    if (!it->second.pending && (oldest == entries_.end() || it->second.used_ns < oldest->second.used_ns)) oldest = it;
+  if (oldest == entries_.end()) return;
+  retire(oldest->second);
+  entries_.erase(oldest);
+}
+
+void AddressHandles::retire(Entry& entry) {
+  if (entry.handle != nullptr) retired_.push_back({std::exchange(entry.handle, nullptr), clock_.monotonic_ns()});
+}
+
+void AddressHandles::sweep() {
+  std::vector<ibv_ah*> ripe;
+  {
+    std::lock_guard lock(mutex_);
+    const Nanos now = clock_.monotonic_ns();
+    std::erase_if(retired_, [&](const Retired& old) {
+      if (now - old.since_ns < limits_.linger_ns) return false;
+      ripe.push_back(old.handle);
+      return true;
+    });
+  }
+  for (ibv_ah* handle : ripe) drop_(handle);
+}
+
+std::size_t AddressHandles::size() const {
+  std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+void AddressHandles::settle() {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return queue_.empty() && !making_; });
+}
+
+void AddressHandles::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+    if (stop_) return;
+    const AddressKey key = queue_.front();
+    queue_.pop_front();
+    making_ = true;
+    lock.unlock();
+    Result<ibv_ah*> made = make_(key);
+    lock.lock();
+    making_ = false;
+    Entry& entry = entries_[key];  // pending ones are never evicted
+    entry.pending = false;
+    entry.tried_ns = clock_.monotonic_ns();
+    if (made) {
+      retire(entry);
+      entry.handle = *made;
+      entry.made_ns = entry.tried_ns;
+    } else {
+      entry.error = made.error();
+    }
+    done_.notify_all();
+  }
+}
+
+}  // namespace weft::rdma
