@@ -23,7 +23,7 @@ namespace weft::probes {
 inline constexpr std::uint16_t kDefaultHelloPort = 47910;  // UDP, on the address being probed
 
 struct EngineOptions {
-  std::string host;    // name in path keys: "h1"
+  std::string host;    // name in path keys: "h1"; with device at most 127 printable characters, no spaces
   std::string device;  // "rxe0", "eth0"
   std::uint16_t hello_port = kDefaultHelloPort;
   FabricKey key;
@@ -37,7 +37,9 @@ struct EngineOptions {
   std::optional<std::uint64_t> rate_bits_per_s;
   double answer_rate_per_peer = 500;  // responder bound
   unsigned max_peers = 4096;
-  bool answer = true;  // run a responder
+  bool answer = true;  // run a responder; without one the hello socket takes any free port
+  std::string
+      hello_address;  // where to bind the hello socket; empty: the transport's own address, which must be IP then
 };
 
 enum class ProbeResult : std::uint8_t {
@@ -60,10 +62,12 @@ struct ProbeOutcome {
   ProbeResult result = ProbeResult::Timeout;
   std::optional<Nanos> rtt_ns, prober_delay_ns, responder_delay_ns;
   std::optional<std::uint8_t> forward_tos, forward_hop_limit, back_tos, back_hop_limit;
-  std::string error;
+  std::optional<bool> reached;  // of a Timeout: whether the responder got the probe, where known by then
+  std::string error;            // of a LocalError: in words
 };
 
 enum class PeerState : std::uint8_t { Hello, Ready, Refused, Unreachable };
+std::string_view to_string(PeerState state);
 
 struct PeerStatus {
   std::string to;
@@ -72,8 +76,10 @@ struct PeerStatus {
   std::uint64_t responder_epoch = 0;
   std::string transport, address;
   std::vector<std::uint16_t> return_ports;
+  std::string answered_as;  // the name its hello answer gave: "h3/rxe0"; empty until then
 };
 
+// Totals since the start, but where it says otherwise. Losses and CE marks are counted as their windows close.
 struct EngineStats {
   std::uint64_t sent = 0, acked = 0, throttled = 0, local_errors = 0, answered = 0;
   std::uint64_t lost_forward = 0, lost_back = 0, lost_unknown = 0, ce_forward = 0, ce_back = 0;
@@ -81,6 +87,7 @@ struct EngineStats {
   std::optional<std::uint32_t> responder_low_water;
   Nanos own_delay_max_ns = 0;  // since the last call
   unsigned registered_peers = 0;
+  std::uint64_t windows_dropped = 0;  // closed, and nobody took them in time
 };
 
 class Engine {

@@ -1,0 +1,464 @@
+#include "probes/ping/engine.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "probes/ping/hello.h"
+#include "probes/ping/hello_socket.h"
+#include "probes/ping/prober.h"
+#include "probes/ping/responder.h"
+#include "probes/ping/window.h"
+
+namespace weft::probes {
+namespace {
+
+constexpr Nanos kIdleTurn = kSecond;
+constexpr Nanos kReattributeGrace = 200 * kMillisecond;  // past one timeout, for the next acknowledgement to come
+constexpr double kHelloAnswersPerSecond = 1000;
+constexpr double kHelloAnswerBurst = 250;
+
+std::uint64_t random_number() {
+  std::uint64_t value = 0;
+  // Cannot fail for so few bytes once the kernel's pool is ready (man 2 getrandom).
+  while (getrandom(&value, sizeof value, 0) != sizeof value) {
+  }
+  return value;
+}
+
+Nanos earlier(Nanos a, std::optional<Nanos> b) { return b && *b < a ? *b : a; }
+
+class EngineImpl final : public Engine, private TransportEvents {
+ public:
+  EngineImpl(EngineOptions options, std::unique_ptr<Transport> transport, HelloSocket socket, const Clock& clock)
+      : options_(std::move(options)),
+        name_(options_.host + "/" + options_.device),
+        epoch_(random_number()),
+        clock_(clock),
+        transport_(std::move(transport)),
+        socket_(std::move(socket)),
+        folder_(options_.timeout_ns + kReattributeGrace),
+        hello_answers_(kHelloAnswersPerSecond, kHelloAnswerBurst),
+        hello_(
+            hello_options(), options_.key, rejects_,
+            [this](const model::Gid& to, std::uint16_t port, std::span<const std::uint8_t> bytes) {
+              return socket_.send(to, port, bytes);
+            },
+            [this](std::uint64_t session, const ResponderInfo& info, bool fresh) {
+              prober_.set_responder(session, info, fresh, clock_.monotonic_ns());
+            },
+            random_number),
+        prober_(
+            prober_options(), options_.key, *transport_, clock_, folder_, rejects_,
+            [this](std::uint64_t session) { hello_.suspect(session, clock_.monotonic_ns()); }, random_number()) {
+    if (options_.answer) {
+      responder_.emplace(ResponderOptions{name_, epoch_, wire_transport(), options_.lease_ns,
+                                          options_.answer_rate_per_peer, options_.max_peers},
+                         options_.key, *transport_, clock_, rejects_);
+    }
+    refresh_ports();
+  }
+  ~EngineImpl() override { close(); }
+
+  Result<void> start() {
+    wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+    if (!wake_ || !epoll_) return errno_error(errno, "opening the probe engine's descriptors");
+    watch(wake_.get());
+    watch(socket_.fd());
+    watch_transport();
+    thread_ = std::thread([this] { run(); });
+    return {};
+  }
+
+  model::ProbeEndpoint endpoint() const override {
+    std::lock_guard lock(mutex_);
+    return endpoint_;
+  }
+
+  void set_targets(std::vector<model::PlanTarget> targets) override {
+    {
+      std::lock_guard lock(mutex_);
+      const Nanos now = clock_.monotonic_ns();
+      std::map<std::uint64_t, model::PlanTarget> wanted;
+      for (model::PlanTarget& target : targets) {
+        if (!target.from_device.empty() && target.from_device != options_.device) continue;
+        if (wanted.size() >= options_.max_peers) {
+          log::warning("probe", "more targets than the bound; the rest is not probed",
+                       {{"device", options_.device}, {"bound", options_.max_peers}});
+          break;
+        }
+        const std::uint64_t session = hello_.add(target, now);
+        const auto [at, added] = wanted.try_emplace(session, target);
+        if (!added) at->second.paths.insert(at->second.paths.end(), target.paths.begin(), target.paths.end());
+      }
+      for (const std::uint64_t session : sessions_) {
+        if (wanted.contains(session)) continue;
+        hello_.remove(session);
+        prober_.remove(session);
+      }
+      sessions_.clear();
+      for (const auto& [session, target] : wanted) {
+        sessions_.insert(session);
+        prober_.set_target(session, target, now);
+      }
+    }
+    wake();
+  }
+
+  void want_ports(unsigned count) override {
+    {
+      std::lock_guard lock(mutex_);
+      wanted_ports_ = count;
+    }
+    wake();
+  }
+
+  std::vector<model::PathWindow> take_windows() override {
+    std::lock_guard lock(mutex_);
+    return folder_.take();
+  }
+
+  std::vector<PeerStatus> peers() const override {
+    std::lock_guard lock(mutex_);
+    return hello_.statuses();
+  }
+
+  std::vector<std::pair<std::string, std::string>> registered() const override {
+    std::lock_guard lock(mutex_);
+    return responder_ ? responder_->registered() : std::vector<std::pair<std::string, std::string>>{};
+  }
+
+  EngineStats take_stats() override {
+    std::lock_guard lock(mutex_);
+    EngineStats stats;
+    const ProberStats& prober = prober_.stats();
+    stats.sent = prober.sent;
+    stats.acked = prober.acked;
+    stats.throttled = prober.throttled;
+    stats.local_errors = prober.local_errors;
+    if (responder_) {
+      stats.answered = responder_->answered();
+      stats.local_errors += responder_->local_errors();
+      stats.registered_peers = responder_->peers();
+    }
+    const WindowTotals& totals = folder_.totals();
+    stats.lost_forward = totals.lost_forward;
+    stats.lost_back = totals.lost_back;
+    stats.lost_unknown = totals.lost_unknown;
+    stats.ce_forward = totals.ce_forward;
+    stats.ce_back = totals.ce_back;
+    stats.rejected = rejects_.list();
+    stats.responder_low_water = std::exchange(low_water_, std::nullopt);
+    stats.own_delay_max_ns = std::exchange(own_delay_max_ns_, 0);
+    stats.windows_dropped = folder_.dropped();
+    return stats;
+  }
+
+  void on_outcome(std::function<void(const ProbeOutcome&)> callback) override {
+    std::lock_guard lock(mutex_);
+    callback_ = std::move(callback);
+    prober_.want_outcomes(static_cast<bool>(callback_));
+  }
+
+  std::string failure() const override {
+    std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  void close() override {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake();
+    // From a callback the thread cannot wait for itself; it ends after the callback returns.
+    if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
+  }
+
+ private:
+  WireTransport wire_transport() const {
+    return transport_->name() == "udp" ? WireTransport::Udp : WireTransport::Rdma;
+  }
+
+  HelloOptions hello_options() const {
+    HelloOptions hello;
+    hello.name = name_;
+    hello.local = options_.device + " (" + transport_->local_address().to_string() + ")";
+    hello.gid = transport_->local_address();
+    hello.epoch = epoch_;
+    hello.transport = wire_transport();
+    return hello;
+  }
+
+  ProberOptions prober_options() const {
+    return {name_,
+            options_.traffic_class,
+            options_.timeout_ns,
+            options_.overslept_ns,
+            options_.payload_bytes,
+            options_.max_probes_per_s,
+            options_.max_link_share,
+            options_.rate_bits_per_s};
+  }
+
+  void refresh_ports() {
+    prober_.refresh_ports();
+    std::vector<HelloLane> lanes;
+    for (const LaneInfo& lane : transport_->lanes()) {
+      if (lane.role == Role::Prober) lanes.push_back({lane.number, lane.source_port});
+    }
+    hello_.set_lanes(std::move(lanes));
+    endpoint_.device = options_.device;
+    endpoint_.transport = transport_->name();
+    endpoint_.address =
+        options_.hello_address.empty() ? transport_->local_address().to_string() : options_.hello_address;
+    endpoint_.hello_port = options_.answer ? socket_.port() : 0;
+    endpoint_.responder_epoch = options_.answer ? epoch_ : 0;
+    endpoint_.prober_ports = transport_->source_ports(Role::Prober);
+    if (options_.answer) endpoint_.responder_ports = transport_->source_ports(Role::Responder);
+  }
+
+  void watch(int fd) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    // Already there is fine: descriptors of lanes stay when others are added.
+    (void)epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  }
+
+  void watch_transport() {
+    for (const int fd : transport_->wait_fds()) watch(fd);
+  }
+
+  void wake() const {
+    const std::uint64_t one = 1;
+    (void)!::write(wake_.get(), &one, sizeof one);
+  }
+
+  void on_arrival(const Arrival& arrival) override {
+    if (arrival.role == Role::Prober) {
+      prober_.on_arrival(arrival);
+    } else if (responder_) {
+      responder_->on_arrival(arrival);
+    } else {
+      rejects_.count(Reject::NotForUs);
+    }
+  }
+
+  void on_send_done(const SendDone& done) override {
+    if (done.role == Role::Prober) {
+      prober_.on_send_done(done);
+    } else if (responder_) {
+      responder_->on_send_done(done);
+    }
+  }
+
+  void on_hello(const model::Gid& from, std::uint16_t port, std::span<const std::uint8_t> bytes, Nanos now) {
+    const auto hello = parse_hello(bytes, options_.key);
+    if (!hello) return rejects_.count(hello.error());
+    if (hello->type == PacketType::HelloAck) return hello_.on_answer(*hello, now);
+    if (!responder_) return rejects_.count(Reject::NotForUs);
+    // Acknowledgements go to the GID the hello names, so it must be the asker's own. On InfiniBand a GID is no IP
+    // address, and there is nothing to compare.
+    const bool comparable = hello->transport == WireTransport::Udp || hello->gid.is_ipv4_mapped();
+    if (comparable && hello->gid != from) return rejects_.count(Reject::AddressMismatch);
+    if (!hello_answers_.take(now)) return rejects_.count(Reject::Rate);
+    std::array<std::uint8_t, kHelloBytes> buffer;
+    const std::size_t size = encode(responder_->register_peer(*hello, now), options_.key, buffer);
+    // An answer that cannot leave is one that was lost: the peer asks again.
+    (void)socket_.send(from, port, std::span(buffer).first(size));
+  }
+
+  void open_wanted_ports() {
+    if (wanted_ports_ == 0) return;
+    const unsigned count = std::exchange(wanted_ports_, 0);
+    for (const Role role : {Role::Prober, Role::Responder}) {
+      if (role == Role::Responder && !responder_) continue;
+      if (const auto opened = transport_->want_ports(role, count); !opened) {
+        log::warning("probe", "fewer source ports than wanted",
+                     {{"device", options_.device}, {"wanted", count}, {"reason", opened.error().message()}});
+      }
+    }
+    refresh_ports();
+    watch_transport();
+  }
+
+  Result<void> turn(Nanos now) {
+    const Nanos late = planned_ns_ == 0 ? 0 : std::max<Nanos>(now - planned_ns_, 0);
+    own_delay_max_ns_ = std::max(own_delay_max_ns_, late);
+    if (late > options_.overslept_ns) prober_.woke_late();
+    if (const auto polled = transport_->poll(*this); !polled) return polled;
+    if (hello_ready_) {
+      hello_ready_ = false;
+      socket_.receive([&](const model::Gid& from, std::uint16_t port,
+                          std::span<const std::uint8_t> bytes) { on_hello(from, port, bytes, now); },
+                      [&](const model::Gid& to, std::uint16_t port) { hello_.on_refused(to, port); });
+    }
+    open_wanted_ports();
+    prober_.expire(now);
+    hello_.run(now);
+    prober_.send_due(now);
+    if (responder_ && now >= next_expiry_ns_) {
+      responder_->expire(now);
+      next_expiry_ns_ = now + kSecond;
+    }
+    if (const auto low = transport_->take_responder_low_water()) {
+      low_water_ = std::min(low_water_.value_or(*low), *low);
+    }
+    // What completed before arm() raises no event, so look once more; send stamps are often there already, too.
+    if (const auto armed = transport_->arm(); !armed) return armed;
+    if (const auto polled = transport_->poll(*this); !polled) return polled;
+    folder_.set_rung(transport_->rung());
+    folder_.close_due(now);
+    planned_ns_ =
+        earlier(earlier(earlier(now + kIdleTurn, prober_.next_deadline()), hello_.next_due()), folder_.next_close());
+    return {};
+  }
+
+  void wait() {
+    const Nanos left = std::max<Nanos>(planned_ns_ - clock_.monotonic_ns(), 0);
+    const timespec timeout{left / kSecond, left % kSecond};
+    std::array<epoll_event, 16> events{};
+    const int count = epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &timeout, nullptr);
+    for (int i = 0; i < count; ++i) {
+      const int fd = events[static_cast<std::size_t>(i)].data.fd;
+      if (fd == socket_.fd()) hello_ready_ = true;
+      if (fd == wake_.get()) {
+        std::uint64_t ignored = 0;
+        (void)!::read(fd, &ignored, sizeof ignored);
+      }
+    }
+  }
+
+  void run() {
+    for (;;) {
+      std::vector<ProbeOutcome> outcomes;
+      std::function<void(const ProbeOutcome&)> callback;
+      bool ended = false;
+      {
+        std::lock_guard lock(mutex_);
+        if (!stop_) {
+          if (const auto done = turn(clock_.monotonic_ns()); !done) {
+            failure_ = options_.device + ": " + done.error().message();
+          }
+        }
+        ended = stop_ || !failure_.empty();
+        if (ended) release();
+        outcomes = prober_.take_outcomes();
+        if (!outcomes.empty()) callback = callback_;
+      }
+      if (callback) {
+        for (const ProbeOutcome& outcome : outcomes) callback(outcome);
+      }
+      if (ended) return;
+      wait();
+    }
+  }
+
+  // The device and the port are free for others from here on; what was measured can still be taken.
+  void release() {
+    folder_.close_due(INT64_MAX);
+    socket_ = HelloSocket{};
+    transport_.reset();
+  }
+
+  const EngineOptions options_;
+  const std::string name_;
+  const std::uint64_t epoch_;
+  const Clock& clock_;
+
+  mutable std::mutex mutex_;  // guards everything below but the descriptors, which never change
+  std::unique_ptr<Transport> transport_;
+  HelloSocket socket_;
+  RejectCounters rejects_;
+  WindowFolder folder_;
+  Budget hello_answers_;
+  HelloClient hello_;
+  Prober prober_;
+  std::optional<Responder> responder_;
+  std::set<std::uint64_t> sessions_;
+  model::ProbeEndpoint endpoint_;
+  std::function<void(const ProbeOutcome&)> callback_;
+  unsigned wanted_ports_ = 0;
+  std::optional<std::uint32_t> low_water_;
+  Nanos own_delay_max_ns_ = 0;
+  Nanos next_expiry_ns_ = 0;
+  std::string failure_;
+  bool stop_ = false;
+
+  // The thread's own.
+  Nanos planned_ns_ = 0;
+  bool hello_ready_ = false;
+
+  Fd wake_;
+  Fd epoll_;
+  std::thread thread_;
+};
+
+Result<void> check(const EngineOptions& options, const Transport& transport) {
+  const auto bad = [&](const std::string& what) {
+    return make_error(Error::Kind::Invalid, options.device + ": " + what);
+  };
+  const std::string name = options.host + "/" + options.device;
+  if (options.host.empty() || options.device.empty() || name.size() > kMaxHelloNameBytes ||
+      !std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 0x7f; })) {
+    return bad("'" + name + "' is no name for a probe endpoint: HOST/DEVICE, at most " +
+               std::to_string(kMaxHelloNameBytes) + " printable characters without spaces");
+  }
+  if (options.timeout_ns <= 0 || options.lease_ns < kSecond || options.max_probes_per_s < 0 || options.max_peers == 0) {
+    return bad("timeout and lease (at least 1 s), rate and peers of a probe engine must be positive");
+  }
+  const std::size_t most = std::min(transport.max_payload_bytes(), kMaxProbeBytes);
+  if (options.payload_bytes > most) {
+    return bad("probes of " + std::to_string(options.payload_bytes) + " bytes do not fit the MTU of " + options.device +
+               " (" + transport.local_address().to_string() + "), which has room for " + std::to_string(most));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view to_string(PeerState state) {
+  switch (state) {
+    case PeerState::Hello:
+      return "hello";
+    case PeerState::Ready:
+      return "ready";
+    case PeerState::Refused:
+      return "refused";
+    case PeerState::Unreachable:
+      return "unreachable";
+  }
+  return "unknown";
+}
+
+Result<std::unique_ptr<Engine>> Engine::start(EngineOptions options, std::unique_ptr<Transport> transport,
+                                              const Clock& clock) {
+  if (const auto checked = check(options, *transport); !checked) return checked.error();
+  model::Gid address = transport->local_address();
+  if (!options.hello_address.empty()) {
+    const auto parsed = model::Gid::parse(options.hello_address);
+    if (!parsed) return parsed.error();
+    address = *parsed;
+  }
+  auto socket = HelloSocket::open(address, options.answer ? options.hello_port : std::uint16_t{0});
+  if (!socket)
+    return Error{socket.error().kind, socket.error().error_number, options.device + ": " + socket.error().context};
+  auto engine = std::make_unique<EngineImpl>(std::move(options), std::move(transport), std::move(*socket), clock);
+  if (const auto started = engine->start(); !started) return started.error();
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace weft::probes

@@ -1,0 +1,514 @@
+#include "probes/ping/prober.h"
+
+#include <algorithm>
+#include <array>
+
+namespace weft::probes {
+namespace {
+
+constexpr std::uint8_t kEct0 = 0x02;
+constexpr unsigned kTimeoutsUntilSuspect = 3;
+constexpr Nanos kSilenceUntilSuspect = kSecond;
+constexpr Nanos kRememberNs = 10 * kSecond;     // after the timeout: how late a late answer may be
+constexpr std::size_t kMaxRecords = 8192;       // of one session
+constexpr std::size_t kMaxInFlight = 16384;     // of all
+constexpr std::size_t kMaxOutcomes = 65536;     // waiting to be taken
+constexpr std::size_t kWireOverheadBytes = 86;  // preamble to frame check of a RoCEv2/IPv4 UD packet
+constexpr unsigned kCookieSequenceBits = 40;
+// The link share bounds the mean; a single packet must always fit in the bucket of a slow link.
+constexpr double kLeastByteBurst = 2 * kMaxProbeBytes;
+
+// How far below zero a round trip may come out by the clock's own error. NIC: facts of its resolution; kernel: a
+// transmit stamp is taken by the driver, the receive stamp by the stack; software: by when the process polled.
+Nanos tolerance(model::TimestampRung rung) {
+  switch (rung) {
+    case model::TimestampRung::NicWallClock:
+    case model::TimestampRung::NicTicks:
+      return 5 * kMicrosecond;
+    case model::TimestampRung::KernelSoftware:
+      return 200 * kMicrosecond;
+    case model::TimestampRung::Software:
+      return kMillisecond;
+  }
+  return 0;
+}
+
+double packet_burst(double rate) { return std::max(4.0, rate / 10); }
+double byte_rate(const ProberOptions& options) {
+  if (!options.rate_bits_per_s) return 1e18;
+  return static_cast<double>(*options.rate_bits_per_s) * options.max_link_share / 8;
+}
+
+}  // namespace
+
+std::string_view to_string(ProbeResult result) {
+  switch (result) {
+    case ProbeResult::Ok:
+      return "ok";
+    case ProbeResult::AckWithoutTimes:
+      return "acknowledged without times";
+    case ProbeResult::Timeout:
+      return "timeout";
+    case ProbeResult::LocalError:
+      return "local error";
+    case ProbeResult::Late:
+      return "late";
+    case ProbeResult::Duplicate:
+      return "duplicate";
+    case ProbeResult::BadTimestamp:
+      return "bad timestamp";
+    case ProbeResult::Overslept:
+      return "overslept";
+    case ProbeResult::Stale:
+      return "stale";
+  }
+  return "unknown";
+}
+
+Prober::Prober(ProberOptions options, const FabricKey& key, Transport& transport, const Clock& clock,
+               WindowFolder& folder, RejectCounters& rejects, Suspect suspect, std::uint64_t seed)
+    : options_(std::move(options)),
+      key_(key),
+      transport_(transport),
+      clock_(clock),
+      folder_(folder),
+      rejects_(rejects),
+      suspect_(std::move(suspect)),
+      pacer_(seed),
+      packets_(options_.max_probes_per_s, packet_burst(options_.max_probes_per_s)),
+      bytes_(byte_rate(options_), std::max(kLeastByteBurst, byte_rate(options_) / 10)) {
+  refresh_ports();
+}
+
+Prober::Record* Prober::Session::record(std::uint64_t sequence) {
+  if (sequence < first_sequence || sequence >= next_sequence()) return nullptr;
+  return &records[sequence - first_sequence];
+}
+
+Prober::Session* Prober::find(std::uint64_t id) {
+  const auto at = sessions_.find(id);
+  return at == sessions_.end() ? nullptr : at->second.get();
+}
+
+model::PathKey Prober::key_of(const Session& session, const Record& record) const {
+  return {options_.name, session.to, record.forward_port, record.return_port};
+}
+
+void Prober::refresh_ports() {
+  own_ports_ = transport_.source_ports(Role::Prober);
+  own_lanes_.clear();
+  for (const LaneInfo& lane : transport_.lanes()) {
+    if (lane.role == Role::Prober) own_lanes_.push_back(lane);
+  }
+  folder_.set_rung(transport_.rung());
+}
+
+void Prober::set_target(std::uint64_t id, const model::PlanTarget& target, Nanos now) {
+  auto& slot = sessions_[id];
+  if (!slot) {
+    slot = std::make_unique<Session>();
+    slot->id = id;
+    slot->index = ++last_index_;
+    slot->last_ack_ns = now;
+    by_index_[slot->index] = slot.get();
+  }
+  Session& session = *slot;
+  session.to = target.to;
+  for (std::size_t i = target.paths.size(); i < session.paths.size(); ++i) {
+    pacer_.remove(static_cast<std::uint64_t>(session.index) << 32 | i);
+  }
+  session.paths.resize(target.paths.size());
+  for (std::size_t i = 0; i < target.paths.size(); ++i) session.paths[i].plan = target.paths[i];
+  if (session.info) pace(session, now);
+}
+
+void Prober::pace(Session& session, Nanos now) {
+  for (std::size_t i = 0; i < session.paths.size(); ++i) {
+    pacer_.set(static_cast<std::uint64_t>(session.index) << 32 | i, session.paths[i].plan.probes_per_s, now);
+  }
+}
+
+void Prober::remove(std::uint64_t id) {
+  Session* session = find(id);
+  if (session == nullptr) return;
+  for (std::size_t i = 0; i < session->paths.size(); ++i) {
+    pacer_.remove(static_cast<std::uint64_t>(session->index) << 32 | i);
+  }
+  by_index_.erase(session->index);
+  sessions_.erase(id);
+}
+
+void Prober::set_responder(std::uint64_t id, const ResponderInfo& info, bool fresh, Nanos now) {
+  Session* session = find(id);
+  if (session == nullptr) return;
+  if (fresh) {
+    // Nobody was there to answer what came after the last answered probe, so its end says nothing about the network.
+    for (std::uint64_t s = std::max(session->first_sequence, session->last_acked + 1); s < session->next_sequence();
+         ++s) {
+      Record& record = *session->record(s);
+      if (record.state == State::Pending) record.stale = true;
+      if (record.state == State::TimedOut && record.counted) set_loss(*session, record, Loss::Stale);
+    }
+    session->attribute_from = session->next_sequence();
+    session->timeouts_in_a_row = 0;
+    session->last_ack_ns = now;
+  }
+  if (info.lanes.empty()) {
+    session->info.reset();
+    for (std::size_t i = 0; i < session->paths.size(); ++i) {
+      pacer_.remove(static_cast<std::uint64_t>(session->index) << 32 | i);
+    }
+    return;
+  }
+  session->info = info;
+  pace(*session, now);
+}
+
+Prober::Ports Prober::choose_ports(const Session& session, PathState& path) const {
+  Ports ports;
+  const ResponderInfo& info = *session.info;
+  const std::size_t own = own_ports_.size();
+  const std::size_t theirs = info.lanes.size();
+  ports.forward = path.plan.forward_port;
+  ports.back = path.plan.return_port;
+  if (own == 0) {
+    ports.error = "no prober port is open";
+    return ports;
+  }
+  // Turns walk the diagonals of (own ports x theirs): each turn changes both, and all pairs come.
+  const std::size_t turn = path.turn++;
+  const bool both = ports.forward == 0 && ports.back == 0;
+  if (ports.forward == 0) ports.forward = own_ports_[turn % own];
+  if (ports.back == 0) ports.back = info.lanes[(both ? turn % own + turn / own : turn) % theirs].port;
+
+  const auto lane = std::find_if(own_lanes_.begin(), own_lanes_.end(),
+                                 [&](const LaneInfo& one) { return one.source_port == ports.forward; });
+  if (lane != own_lanes_.end()) {
+    ports.prober_number = lane->number;
+  } else {
+    // A UDP lane is its port, and is opened by sending from it; on RDMA one queue pair serves ports by flow label.
+    ports.prober_number = transport_.name() == "udp" || own_lanes_.empty() ? ports.forward : own_lanes_.front().number;
+  }
+  const auto answer =
+      std::find_if(info.lanes.begin(), info.lanes.end(), [&](const HelloLane& one) { return one.port == ports.back; });
+  if (answer != info.lanes.end()) {
+    ports.responder_number = answer->number;
+  } else if (info.any_port) {
+    ports.responder_number = info.lanes.front().number;
+  } else {
+    ports.error = session.to + " has no acknowledgement port " + std::to_string(ports.back) + "; it offers";
+    for (const HelloLane& one : info.lanes) ports.error += " " + std::to_string(one.port);
+  }
+  return ports;
+}
+
+std::size_t Prober::probe_bytes(const ResponderInfo& info) const {
+  return std::max(info.two_acks ? 2 * kProbeBytes : kProbeBytes, std::min(options_.payload_bytes, kMaxProbeBytes));
+}
+
+bool Prober::within_budget(std::size_t bytes, Nanos now) {
+  const auto cost = static_cast<double>(bytes + kWireOverheadBytes);
+  if (bytes_.wait_ns(now, cost) > 0 || !packets_.take(now)) return false;
+  return bytes_.take(now, cost);
+}
+
+void Prober::forget_old(Session& session, Nanos now) {
+  auto& records = session.records;
+  while (!records.empty() &&
+         (records.size() >= kMaxRecords || (records.front().state != State::Pending &&
+                                            now - records.front().t1_ns > options_.timeout_ns + kRememberNs))) {
+    records.pop_front();
+    ++session.first_sequence;
+  }
+}
+
+void Prober::send_due(Nanos now) {
+  while (const auto due = pacer_.pop(now)) {
+    const auto at = by_index_.find(static_cast<std::uint32_t>(due->id >> 32));
+    if (at == by_index_.end() || !at->second->info) continue;
+    const auto path = static_cast<std::size_t>(due->id & 0xffffffff);
+    if (path < at->second->paths.size()) {
+      send_one(*at->second, at->second->paths[path], clock_.monotonic_ns(), due->late_ns > options_.overslept_ns);
+    }
+  }
+}
+
+void Prober::send_one(Session& session, PathState& path, Nanos now, bool late) {
+  forget_old(session, now);
+  const Ports ports = choose_ports(session, path);
+  const std::size_t bytes = probe_bytes(*session.info);
+  const std::uint64_t sequence = session.next_sequence();
+  Record fresh;
+  fresh.forward_port = ports.forward;
+  fresh.return_port = ports.back;
+  fresh.epoch = session.info->epoch;
+  fresh.t1_ns = now;
+  fresh.tainted = late;
+  if (ports.error.empty() && (in_flight_.size() >= kMaxInFlight || !within_budget(bytes, now))) {
+    ++stats_.throttled;
+    folder_.aside(key_of(session, fresh), fresh.epoch, now, Aside::Throttled);
+    return;
+  }
+  // Before the send: the acknowledgement may come before send() returns (rpingmesh PR 29).
+  session.records.push_back(fresh);
+  Record& record = session.records.back();
+  if (!ports.error.empty()) return local_error(session, sequence, record, now, ports.error);
+  in_flight_.push_back({session.id, sequence, now + options_.timeout_ns});
+
+  ProbePacket probe;
+  probe.session = session.id;
+  probe.sequence = sequence;
+  probe.epoch = session.info->epoch;
+  probe.prober_number = ports.prober_number;
+  probe.responder_number = ports.responder_number;
+  probe.forward_port = ports.forward;
+  probe.return_port = ports.back;
+  probe.traffic_class = options_.traffic_class;
+  std::array<std::uint8_t, kMaxProbeBytes> buffer;
+  const std::size_t size = encode(probe, bytes, key_, buffer);
+  const std::uint64_t cookie = static_cast<std::uint64_t>(session.index) << kCookieSequenceBits | sequence;
+  const auto sent = transport_.send(
+      Role::Prober, ports.prober_number, ports.forward, {session.info->gid, ports.responder_number},
+      static_cast<std::uint8_t>((options_.traffic_class & ~3U) | kEct0), std::span(buffer).first(size), cookie);
+  if (sent) {
+    ++stats_.sent;
+  } else {
+    local_error(session, sequence, record, now, sent.error().message());
+  }
+}
+
+void Prober::local_error(Session& session, std::uint64_t sequence, Record& record, Nanos now,
+                         const std::string& error) {
+  record.state = State::NotSent;
+  ++stats_.local_errors;
+  folder_.aside(key_of(session, record), record.epoch, now, Aside::LocalError);
+  report(session, sequence, record, ProbeResult::LocalError, error);
+}
+
+void Prober::on_send_done(const SendDone& done) {
+  const auto at = by_index_.find(static_cast<std::uint32_t>(done.cookie >> kCookieSequenceBits));
+  if (at == by_index_.end()) return;
+  Session& session = *at->second;
+  const std::uint64_t sequence = done.cookie & ((std::uint64_t{1} << kCookieSequenceBits) - 1);
+  Record* record = session.record(sequence);
+  if (record == nullptr || record->send_done) return;
+  record->send_done = true;
+  record->t2 = done.stamp;
+  if (record->state != State::Pending) return;
+  const Nanos now = clock_.monotonic_ns();
+  if (done.ok) {
+    finish_if_complete(session, sequence, *record, now);
+  } else if (!record->first_ack) {
+    local_error(session, sequence, *record, now, done.error);
+  }
+}
+
+void Prober::on_arrival(const Arrival& arrival) {
+  const auto ack = parse_probe(arrival.payload, key_);
+  if (!ack) return rejects_.count(ack.error());
+  if (ack->type == PacketType::Probe) return rejects_.count(Reject::NotForUs);
+  Session* session = find(ack->session);
+  if (session == nullptr) return rejects_.count(Reject::UnknownSession);
+  Record* record = session->record(ack->sequence);
+  if (record == nullptr || record->state == State::NotSent || ack->forward_port != record->forward_port ||
+      ack->return_port != record->return_port) {
+    return rejects_.count(Reject::UnknownSequence);
+  }
+  if (ack->epoch != record->epoch) return rejects_.count(Reject::StaleEpoch);
+  take_ack(*session, *record, *ack, arrival);
+}
+
+void Prober::take_ack(Session& session, Record& record, const ProbePacket& ack, const Arrival& arrival) {
+  const Nanos now = arrival.handled_ns;
+  const bool second = ack.type == PacketType::Ack2;
+  const bool repeated = second ? record.delay_ns.has_value() : record.first_ack;
+  if (repeated) {
+    folder_.aside(key_of(session, record), record.epoch, now, Aside::Duplicate);
+    report(session, ack.sequence, record, ProbeResult::Duplicate);
+    return;
+  }
+  record.seen = Seen::Yes;
+  session.last_acked = std::max(session.last_acked, ack.sequence);
+  session.last_ack_ns = now;
+  session.timeouts_in_a_row = 0;
+  learn_received(session, ack);
+  if (ack.responder_delay_ns && *ack.responder_delay_ns < static_cast<std::uint64_t>(INT64_MAX)) {
+    record.delay_ns = static_cast<Nanos>(*ack.responder_delay_ns);
+  }
+  if (!second) {
+    record.first_ack = true;
+    record.second_follows = ack.second_follows;
+    record.t5 = arrival.stamp;
+    record.t6_ns = arrival.handled_ns;
+    record.forward_tos = ack.tos;
+    record.forward_hop_limit = ack.hop_limit;
+    record.back_tos = arrival.tos;
+    record.back_hop_limit = arrival.hop_limit;
+  }
+  if (record.state == State::Pending) {
+    finish_if_complete(session, ack.sequence, record, now);
+  } else if (record.state == State::TimedOut && !record.late_ack) {
+    record.late_ack = true;
+    // It was lost nowhere; it stays counted, without a direction.
+    if (record.counted && record.loss != Loss::Stale) set_loss(session, record, Loss::Unknown);
+    folder_.aside(key_of(session, record), record.epoch, now, Aside::Late);
+    report(session, ack.sequence, record, ProbeResult::Late);
+  }
+}
+
+void Prober::set_loss(Session& session, Record& record, Loss loss) {
+  if (record.loss == loss) return;
+  record.counted = folder_.move(key_of(session, record), record.window, record.loss, loss);
+  record.loss = loss;
+}
+
+void Prober::learn_received(Session& session, const ProbePacket& ack) {
+  const ReceiveState& received = ack.received;
+  const std::uint64_t oldest = received.highest >= kReceivedMapBits ? received.highest - kReceivedMapBits + 1 : 1;
+  const std::uint64_t end = std::min(received.highest + 1, session.next_sequence());
+  for (std::uint64_t s = std::max({oldest, session.first_sequence, session.attribute_from}); s < end; ++s) {
+    Record& record = *session.record(s);
+    if (record.seen == Seen::Yes || record.state == State::Acked || record.state == State::NotSent) continue;
+    record.seen = received.has(s) ? Seen::Yes : Seen::No;
+    if (record.state != State::TimedOut || !record.counted || record.late_ack || record.loss == Loss::Stale) continue;
+    set_loss(session, record, record.seen == Seen::Yes ? Loss::Back : Loss::Forward);
+  }
+}
+
+void Prober::finish_if_complete(Session& session, std::uint64_t sequence, Record& record, Nanos now) {
+  if (!record.first_ack) return;
+  const bool no_times_come = !record.delay_ns && !record.second_follows;
+  if (no_times_come || (record.delay_ns && record.send_done)) finish_acked(session, sequence, record, now);
+}
+
+Prober::Times Prober::times_of(const Record& record) const {
+  Times times;
+  if (!record.first_ack || !record.send_done || !record.delay_ns) return times;
+  const Nanos away = transport_.elapsed_ns(record.t2, record.t5);
+  const Nanos rtt = away - *record.delay_ns;
+  if (rtt < -tolerance(transport_.rung())) return times;
+  times.valid = true;
+  times.rtt_ns = std::max<Nanos>(rtt, 0);  // at or below the clock's resolution
+  times.prober_delay_ns = std::max<Nanos>(record.t6_ns - record.t1_ns - away, 0);
+  return times;
+}
+
+void Prober::finish_acked(Session& session, std::uint64_t sequence, Record& record, Nanos now) {
+  record.state = State::Acked;
+  ++stats_.acked;
+  const auto key = key_of(session, record);
+  // Where this process takes the stamps, its own lateness is inside them.
+  if (record.tainted && transport_.rung() == model::TimestampRung::Software) {
+    folder_.aside(key, record.epoch, now, Aside::Overslept);
+    report(session, sequence, record, ProbeResult::Overslept);
+    return;
+  }
+  AckFacts facts;
+  facts.forward_tos = record.forward_tos;
+  facts.forward_hop_limit = record.forward_hop_limit;
+  facts.back_tos = record.back_tos;
+  facts.back_hop_limit = record.back_hop_limit;
+  facts.responder_delay_ns = record.delay_ns;
+  const Times times = times_of(record);
+  ProbeResult result = ProbeResult::Ok;
+  if (times.valid && times.rtt_ns <= options_.timeout_ns) {
+    facts.rtt_ns = times.rtt_ns;
+    facts.prober_delay_ns = times.prober_delay_ns;
+  } else if (record.first_ack && record.send_done && record.delay_ns) {
+    result = ProbeResult::BadTimestamp;
+    facts.bad_timestamp = true;
+    facts.responder_delay_ns.reset();
+  } else {
+    result = ProbeResult::AckWithoutTimes;
+    facts.without_times = true;
+  }
+  folder_.acked(key, record.epoch, now, facts);
+  report(session, sequence, record, result);
+}
+
+void Prober::woke_late() {
+  for (const InFlight& entry : in_flight_) {
+    Session* session = find(entry.session);
+    Record* record = session == nullptr ? nullptr : session->record(entry.sequence);
+    if (record != nullptr) record->tainted = true;
+  }
+}
+
+void Prober::expire(Nanos now) {
+  while (!in_flight_.empty()) {
+    const InFlight entry = in_flight_.front();
+    Session* session = find(entry.session);
+    Record* record = session == nullptr ? nullptr : session->record(entry.sequence);
+    const bool pending = record != nullptr && record->state == State::Pending;
+    if (pending && entry.deadline_ns > now) return;
+    in_flight_.pop_front();
+    if (pending) time_out(*session, entry.sequence, *record, now);
+  }
+}
+
+void Prober::time_out(Session& session, std::uint64_t sequence, Record& record, Nanos now) {
+  // One of two acknowledgements, or no send completion: the path is alive, the times are unknown.
+  if (record.first_ack || record.delay_ns) return finish_acked(session, sequence, record, now);
+  if (!record.send_done) {
+    return local_error(session, sequence, record, now,
+                       "no send completion within " + std::to_string(options_.timeout_ns / kMillisecond) + " ms");
+  }
+  record.state = State::TimedOut;
+  const auto key = key_of(session, record);
+  if (record.tainted) {
+    folder_.aside(key, record.epoch, now, Aside::Overslept);
+    report(session, sequence, record, ProbeResult::Overslept);
+    return;
+  }
+  record.loss = record.stale               ? Loss::Stale
+                : record.seen == Seen::Yes ? Loss::Back
+                : record.seen == Seen::No  ? Loss::Forward
+                                           : Loss::Unknown;
+  record.counted = true;
+  record.window = folder_.lost(key, record.epoch, now, record.loss);
+  report(session, sequence, record, record.stale ? ProbeResult::Stale : ProbeResult::Timeout);
+  if (record.stale) return;
+  ++session.timeouts_in_a_row;
+  if (session.timeouts_in_a_row >= kTimeoutsUntilSuspect || now - session.last_ack_ns > kSilenceUntilSuspect) {
+    suspect_(session.id);
+  }
+}
+
+std::optional<Nanos> Prober::next_deadline() {
+  // Entries at the front that ended already would only wake us for nothing.
+  while (!in_flight_.empty()) {
+    Session* session = find(in_flight_.front().session);
+    const Record* record = session == nullptr ? nullptr : session->record(in_flight_.front().sequence);
+    if (record != nullptr && record->state == State::Pending) break;
+    in_flight_.pop_front();
+  }
+  std::optional<Nanos> next = pacer_.next_due();
+  if (!in_flight_.empty() && (!next || *next > in_flight_.front().deadline_ns)) next = in_flight_.front().deadline_ns;
+  return next;
+}
+
+void Prober::report(const Session& session, std::uint64_t sequence, const Record& record, ProbeResult result,
+                    const std::string& error) {
+  if (!want_outcomes_ || outcomes_.size() >= kMaxOutcomes) return;
+  ProbeOutcome outcome;
+  outcome.key = key_of(session, record);
+  outcome.sequence = sequence;
+  outcome.result = result;
+  outcome.error = error;
+  outcome.responder_delay_ns = record.delay_ns;
+  outcome.forward_tos = record.forward_tos;
+  outcome.forward_hop_limit = record.forward_hop_limit;
+  outcome.back_tos = record.back_tos;
+  outcome.back_hop_limit = record.back_hop_limit;
+  if (result == ProbeResult::Ok || result == ProbeResult::Late) {
+    const Times times = times_of(record);
+    if (times.valid) {
+      outcome.rtt_ns = times.rtt_ns;
+      outcome.prober_delay_ns = times.prober_delay_ns;
+    }
+  }
+  if (result == ProbeResult::Timeout && record.seen != Seen::Unknown) outcome.reached = record.seen == Seen::Yes;
+  outcomes_.push_back(std::move(outcome));
+}
+
+}  // namespace weft::probes

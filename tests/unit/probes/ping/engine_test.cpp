@@ -1,0 +1,356 @@
+// Two engines over real sockets on the loopback. Waits are for events, with generous deadlines.
+#include "probes/ping/engine.h"
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <set>
+
+#include "probes/packet/packet.h"
+#include "probes/ping/hello_socket.h"
+#include "probes/ping/udp_transport.h"
+#include "tests/unit/catch.h"
+
+using namespace weft;
+using namespace weft::probes;
+
+namespace {
+
+constexpr Nanos kPatience = 20 * kSecond;
+const SystemClock kClock;
+
+// Collects outcomes and lets the test wait for a condition over them.
+class Outcomes {
+ public:
+  void add(const ProbeOutcome& outcome) {
+    {
+      std::lock_guard lock(mutex_);
+      list_.push_back(outcome);
+    }
+    changed_.notify_all();
+  }
+  template <typename Condition>
+  bool wait(const Condition& condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::nanoseconds(kPatience), [&] { return condition(list_); });
+  }
+  std::size_t count(ProbeResult result) {
+    std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(
+        std::count_if(list_.begin(), list_.end(), [&](const auto& one) { return one.result == result; }));
+  }
+  std::vector<ProbeOutcome> list() {
+    std::lock_guard lock(mutex_);
+    return list_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<ProbeOutcome> list_;
+};
+
+struct Node {
+  std::unique_ptr<Engine> engine;
+  std::shared_ptr<Outcomes> outcomes = std::make_shared<Outcomes>();
+};
+
+EngineOptions options_of(const std::string& host, std::uint16_t hello_port) {
+  EngineOptions options;
+  options.host = host;
+  options.device = "lo";
+  options.hello_port = hello_port;
+  return options;
+}
+
+Node start(const std::string& address, EngineOptions options, UdpTransportOptions udp = {}) {
+  udp.local = *model::Gid::parse(address);
+  auto transport = open_udp_transport(udp, kClock);
+  REQUIRE(transport);
+  auto engine = Engine::start(std::move(options), std::move(*transport), kClock);
+  if (!engine) FAIL(engine.error().message());
+  Node node;
+  node.engine = std::move(*engine);
+  node.engine->on_outcome([outcomes = node.outcomes](const ProbeOutcome& one) { outcomes->add(one); });
+  return node;
+}
+
+// Any free port, found by the kernel.
+std::uint16_t free_port(const std::string& address) {
+  const auto socket = HelloSocket::open(*model::Gid::parse(address), 0);
+  REQUIRE(socket);
+  return socket->port();
+}
+
+model::PlanTarget target_of(const Node& node, const std::string& to, double per_second) {
+  const auto endpoint = node.engine->endpoint();
+  return {"lo", to, endpoint.address, endpoint.hello_port, {{0, 0, per_second}}};
+}
+
+auto acked(std::size_t count) {
+  return [count](const std::vector<ProbeOutcome>& list) {
+    return static_cast<std::size_t>(std::count_if(
+               list.begin(), list.end(), [](const auto& one) { return one.result == ProbeResult::Ok; })) >= count;
+  };
+}
+
+template <typename Condition>
+bool poll_until(const Condition& condition) {
+  std::mutex mutex;
+  std::condition_variable never;
+  const Nanos deadline = kClock.monotonic_ns() + kPatience;
+  std::unique_lock lock(mutex);
+  while (!condition()) {
+    if (kClock.monotonic_ns() > deadline) return false;
+    never.wait_for(lock, std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("engine: a hello port that is taken is named, with what to do (perftest 383)", "[ping]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  const Node first = start("127.0.0.1", options_of("h1", port));
+  UdpTransportOptions udp;
+  udp.local = *model::Gid::parse("127.0.0.1");
+  auto transport = open_udp_transport(udp, kClock);
+  REQUIRE(transport);
+  const auto second = Engine::start(options_of("h1", port), std::move(*transport), kClock);
+  REQUIRE_FALSE(second);
+  CHECK_THAT(second.error().message(), ContainsSubstring(std::to_string(port)));
+  CHECK_THAT(second.error().message(), ContainsSubstring("running already"));
+}
+
+TEST_CASE("engine: options that cannot work are refused with device and reason", "[ping]") {
+  const auto refused = [](EngineOptions options) {
+    UdpTransportOptions udp;
+    udp.local = *model::Gid::parse("127.0.0.1");
+    auto transport = open_udp_transport(udp, kClock);
+    REQUIRE(transport);
+    options.hello_port = 0;
+    const auto engine = Engine::start(std::move(options), std::move(*transport), kClock);
+    REQUIRE_FALSE(engine);
+    return engine.error().context;
+  };
+  EngineOptions options = options_of("h1", 0);
+  options.payload_bytes = 4000;
+  CHECK_THAT(refused(options), ContainsSubstring("lo: probes of 4000 bytes") && ContainsSubstring("127.0.0.1"));
+  options = options_of("h 1", 0);
+  CHECK_THAT(refused(options), ContainsSubstring("no name"));
+  options = options_of("h1", 0);
+  options.timeout_ns = 0;
+  CHECK_THAT(refused(options), ContainsSubstring("timeout"));
+  options = options_of("h1", 0);
+  options.hello_address = "h1.example";
+  CHECK_THAT(refused(options), ContainsSubstring("h1.example"));
+}
+
+TEST_CASE("engine: two hosts probe each other over real sockets", "[ping]") {
+  UdpTransportOptions udp;
+  udp.prober_ports = {0, 0};
+  udp.responder_ports = {0, 0, 0};
+  Node h1 = start("127.0.0.1", options_of("h1", free_port("127.0.0.1")), udp);
+  Node h2 = start("127.0.0.2", options_of("h2", free_port("127.0.0.2")), udp);
+  const auto seen = h1.engine->endpoint();
+  CHECK(seen.transport == "udp");
+  CHECK(seen.prober_ports.size() == 2);
+  CHECK(seen.responder_ports.size() == 3);
+  CHECK(seen.responder_epoch != h2.engine->endpoint().responder_epoch);
+  h1.engine->set_targets({target_of(h2, "h2/lo", 100)});
+  h2.engine->set_targets({target_of(h1, "h1/lo", 100)});
+  REQUIRE(h1.outcomes->wait(acked(60)));
+  REQUIRE(h2.outcomes->wait(acked(60)));
+
+  std::set<std::pair<std::uint16_t, std::uint16_t>> pairs;
+  for (const ProbeOutcome& outcome : h1.outcomes->list()) {
+    if (outcome.result != ProbeResult::Ok) continue;
+    CHECK(outcome.key.from == "h1/lo");
+    CHECK(outcome.key.to == "h2/lo");
+    pairs.emplace(outcome.key.forward_port, outcome.key.return_port);
+    CHECK(*outcome.rtt_ns >= 0);
+    CHECK(*outcome.rtt_ns < 500 * kMillisecond);
+    CHECK(*outcome.responder_delay_ns >= 0);
+    CHECK(outcome.prober_delay_ns);
+    CHECK(outcome.forward_tos == 2);
+    CHECK(outcome.back_tos == 2);
+    CHECK(outcome.forward_hop_limit == 64);
+    CHECK(outcome.back_hop_limit == 64);
+  }
+  CHECK(pairs.size() == 6);
+  REQUIRE(h1.engine->peers().size() == 1);
+  CHECK(h1.engine->peers()[0].state == PeerState::Ready);
+  CHECK(h1.engine->peers()[0].answered_as == "h2/lo");
+  CHECK(h2.engine->registered() == std::vector<std::pair<std::string, std::string>>{{"h1/lo", "127.0.0.1"}});
+
+  h1.engine->close();
+  std::uint32_t sent = 0;
+  for (const auto& window : h1.engine->take_windows()) {
+    sent += window.sent;
+    CHECK(window.sent == window.acked + window.lost_unknown + window.forward.lost + window.back.lost);
+    CHECK(window.rung == model::TimestampRung::KernelSoftware);
+    if (window.acked > 0) CHECK(window.forward.hops == 0);
+    CHECK(window.forward.ecn_capable == window.acked);
+    CHECK(window.forward.ce == 0);
+  }
+  CHECK(sent >= 60);
+  const EngineStats stats = h2.engine->take_stats();
+  CHECK(stats.answered >= 60);
+  CHECK(stats.registered_peers == 1);
+  CHECK(h1.engine->failure().empty());
+}
+
+TEST_CASE("engine: close returns within a second and frees the ports", "[ping]") {
+  const std::uint16_t port = free_port("127.0.0.1");
+  for (int round = 0; round < 3; ++round) {
+    Node node = start("127.0.0.1", options_of("h1", port));
+    node.engine->set_targets({{"lo", "h9/lo", "127.0.0.9", 9, {{0, 0, 10}}}});
+    const Nanos before = kClock.monotonic_ns();
+    node.engine->close();
+    node.engine->close();
+    CHECK(kClock.monotonic_ns() - before < kSecond);
+    // What is asked after the end is answered, too.
+    node.engine->set_targets({});
+    node.engine->want_ports(4);
+    CHECK(node.engine->take_windows().empty());
+    CHECK(node.engine->take_stats().sent == 0);
+  }
+}
+
+TEST_CASE("engine: may be closed and asked from its own callback", "[ping]") {
+  Node h2 = start("127.0.0.2", options_of("h2", free_port("127.0.0.2")));
+  Node h1 = start("127.0.0.1", options_of("h1", free_port("127.0.0.1")));
+  auto* engine = h1.engine.get();
+  h1.engine->on_outcome([engine, outcomes = h1.outcomes](const ProbeOutcome& one) {
+    engine->peers();
+    engine->close();
+    outcomes->add(one);
+  });
+  h1.engine->set_targets({target_of(h2, "h2/lo", 100)});
+  CHECK(h1.outcomes->wait([](const auto& list) { return !list.empty(); }));
+}
+
+TEST_CASE("engine: where nobody listens the status says so, and how to help", "[ping]") {
+  Node h1 = start("127.0.0.1", options_of("h1", free_port("127.0.0.1")));
+  const std::uint16_t port = free_port("127.0.0.2");
+  h1.engine->set_targets({{"lo", "h2/lo", "127.0.0.2", port, {{0, 0, 10}}}, {"lo", "h3/lo", "h3", 1, {}}});
+  REQUIRE(poll_until([&] { return h1.engine->peers()[0].state == PeerState::Unreachable; }));
+  const auto peers = h1.engine->peers();
+  CHECK_THAT(peers[0].reason, ContainsSubstring("127.0.0.2:" + std::to_string(port)) &&
+                                  ContainsSubstring("start weftd or weft responder"));
+  CHECK(peers[1].state == PeerState::Unreachable);
+  CHECK_THAT(peers[1].reason, ContainsSubstring("'h3' is no GID or IP address"));
+  // No responder known: nothing was sent, so nothing can be accused.
+  CHECK(h1.engine->take_stats().sent == 0);
+}
+
+TEST_CASE("engine: a peer with another key is not answered, and the status names key, address and tries", "[ping]") {
+  EngineOptions other = options_of("h2", free_port("127.0.0.2"));
+  other.key = *FabricKey::parse(std::string(64, 'e'));
+  Node h2 = start("127.0.0.2", other);
+  Node h1 = start("127.0.0.1", options_of("h1", free_port("127.0.0.1")));
+  h1.engine->set_targets({target_of(h2, "h2/lo", 10)});
+  REQUIRE(poll_until([&] { return h1.engine->peers()[0].state == PeerState::Unreachable; }));
+  CHECK_THAT(h1.engine->peers()[0].reason,
+             ContainsSubstring("no answer to hello on 127.0.0.2:" + std::to_string(other.hello_port)) &&
+                 ContainsSubstring("lo (127.0.0.1)") && ContainsSubstring("after 5 tries") &&
+                 ContainsSubstring("same fabric key"));
+  for (const auto& [reason, count] : h2.engine->take_stats().rejected) {
+    if (reason == "bad_mac") CHECK(count >= 5);
+  }
+  CHECK(h2.engine->registered().empty());
+}
+
+TEST_CASE("engine: a responder that restarts is found again, and nobody is accused of loss", "[ping]") {
+  const std::uint16_t port = free_port("127.0.0.2");
+  Node h2 = start("127.0.0.2", options_of("h2", port));
+  Node h1 = start("127.0.0.1", options_of("h1", free_port("127.0.0.1")));
+  h1.engine->set_targets({target_of(h2, "h2/lo", 50)});
+  REQUIRE(h1.outcomes->wait(acked(20)));
+  const std::uint64_t old_epoch = h2.engine->endpoint().responder_epoch;
+  h2.engine.reset();
+  h2 = start("127.0.0.2", options_of("h2", port));
+  REQUIRE(poll_until([&] {
+    const auto peers = h1.engine->peers();
+    return peers[0].state == PeerState::Ready && peers[0].responder_epoch != old_epoch;
+  }));
+  const std::size_t before = h1.outcomes->count(ProbeResult::Ok);
+  REQUIRE(h1.outcomes->wait(acked(before + 20)));
+  h1.engine->close();
+  std::uint32_t lost = 0;
+  std::uint32_t stale = 0;
+  for (const auto& window : h1.engine->take_windows()) {
+    lost += window.lost_unknown + window.forward.lost + window.back.lost;
+    stale += window.stale;
+  }
+  CHECK(lost == 0);
+  CHECK(stale > 0);
+}
+
+TEST_CASE("engine: garbage and floods are counted by reason and answered with nothing", "[ping]") {
+  Node h2 = start("127.0.0.2", options_of("h2", free_port("127.0.0.2")));
+  const auto endpoint = h2.engine->endpoint();
+  const auto attacker = HelloSocket::open(*model::Gid::parse("127.0.0.3"), 0);
+  REQUIRE(attacker);
+  const model::Gid victim = *model::Gid::parse("127.0.0.2");
+  const FabricKey key;
+  HelloPacket hello;
+  hello.session = 1;
+  hello.nonce = 2;
+  hello.gid = *model::Gid::parse("127.0.0.3");
+  hello.name = "h9/lo";
+  hello.transport = WireTransport::Udp;
+  std::vector<std::uint8_t> bytes(kHelloBytes);
+  REQUIRE(encode(hello, key, bytes) == kHelloBytes);
+  auto old = bytes;
+  old[4] = 9;
+  auto damaged = bytes;
+  damaged[100] ^= 1;
+  HelloPacket spoofed_hello = hello;
+  spoofed_hello.gid = *model::Gid::parse("127.0.0.4");
+  auto spoofed = bytes;
+  REQUIRE(encode(spoofed_hello, key, spoofed) == kHelloBytes);
+  const std::vector<std::uint8_t> garbage(64, 0x5a);
+  ProbePacket stranger;
+  stranger.session = 99;
+  stranger.sequence = 1;
+  std::vector<std::uint8_t> probe(kProbeBytes);
+  REQUIRE(encode(stranger, kProbeBytes, key, probe) == kProbeBytes);
+  const std::uint16_t lane = endpoint.responder_ports.at(0);
+  const unsigned rounds = 50;
+  std::map<std::string, std::uint64_t> rejected;
+  for (unsigned i = 1; i <= rounds; ++i) {
+    REQUIRE(attacker->send(victim, endpoint.hello_port, old));
+    REQUIRE(attacker->send(victim, endpoint.hello_port, damaged));
+    REQUIRE(attacker->send(victim, endpoint.hello_port, spoofed));
+    REQUIRE(attacker->send(victim, endpoint.hello_port, garbage));
+    REQUIRE(attacker->send(victim, lane, probe));
+    REQUIRE(attacker->send(victim, lane, garbage));
+    // In step, so that no receive buffer overflows and every datagram is accounted for.
+    REQUIRE(poll_until([&] {
+      for (const auto& [reason, count] : h2.engine->take_stats().rejected) rejected[reason] = count;
+      return std::accumulate(rejected.begin(), rejected.end(), std::uint64_t{0},
+                             [](auto sum, const auto& row) { return sum + row.second; }) == 6 * i;
+    }));
+  }
+  CHECK(rejected["bad_version"] == rounds);
+  CHECK(rejected["bad_mac"] == rounds);
+  CHECK(rejected["address_mismatch"] == rounds);
+  CHECK(rejected["bad_magic"] == 2 * rounds);
+  CHECK(rejected["unregistered_peer"] == rounds);
+  // Everything sent was dealt with, so an answer would have come by now.
+  unsigned answers = 0;
+  attacker->receive([&](const auto&, auto, auto) { ++answers; }, [](const auto&, auto) {});
+  CHECK(answers == 0);
+
+  // The one good hello is answered by exactly as many bytes.
+  REQUIRE(attacker->send(victim, endpoint.hello_port, bytes));
+  std::size_t answered_bytes = 0;
+  REQUIRE(poll_until([&] {
+    attacker->receive([&](const auto&, auto, auto answer) { answered_bytes += answer.size(); },
+                      [](const auto&, auto) {});
+    return answered_bytes > 0;
+  }));
+  CHECK(answered_bytes == bytes.size());
+}
