@@ -1,0 +1,37 @@
+// What RDMA devices this host has, read from sysfs; works with no libibverbs and no RDMA at all.
+// Every value stands alone: a file, port or device that cannot be read leaves only itself absent, and what is missing
+// for measuring is told as a Limitation with the way out. Bounded: at most 256 devices, 256 ports, 1,024 GIDs a port
+// and 64 limitations.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lib/base/files.h"
+#include "lib/model/device.h"
+
+namespace weft::inventory {
+
+struct InventoryOptions {
+  std::string sys_root = "/sys";
+  std::string dev_root = "/dev";
+  std::string host;  // name in the subjects of limitations
+  // May this process open the device node for reading and writing? access(2) when empty.
+  std::function<Result<void>(const std::string& path)> can_open;
+};
+
+// Fills devices and limitations; host is copied; kernel, version and endpoints are left to the caller.
+model::Inventory read_inventory(const FileReader& files, const InventoryOptions& options);
+model::Inventory read_inventory(const FileReader& files, const std::string& sys_root, const std::string& host);
+
+// "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)" to bits/s; absent on anything else and on 0.
+std::optional<std::uint64_t> parse_rate_bits_per_s(std::string_view text);
+// "4: ACTIVE", also "4: ACTIVE_DEFER" spelled with the state's number alone.
+model::PortState parse_port_state(std::string_view text);
+// MTU of RoCE packets on an interface of this MTU (kernel iboe_get_mtu): absent below 256.
+std::optional<std::uint32_t> roce_mtu_bytes(std::uint32_t interface_mtu_bytes);
+
+}  // namespace weft::inventory
