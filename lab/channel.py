@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_LINE_BYTES = 16 << 20
+LEAST_GAP_S = 0.1
 GRACE_S = 10.0  # beyond a command's own deadline: a loaded emulated guest is slow to say so
 
 
@@ -77,6 +78,10 @@ class Channel:
         """Writes a file in the guest, whole or not at all."""
         message = {"op": "put", "path": path, "mode": mode, "data": base64.b64encode(data).decode()}
         return self._request(message, 30.0).result()
+
+    def tail(self, path: str, most_bytes: int) -> concurrent.futures.Future:
+        """The end of a file in the guest; cheap enough to ask for often. rc 1 when there is none."""
+        return self._request({"op": "tail", "path": path, "bytes": most_bytes}, 30.0)
 
     def power_off(self) -> None:
         self._send({"op": "off"})
@@ -163,7 +168,7 @@ class Channel:
             self.guest_uptime_s = float(message["uptime"])
             self.ready.set()
         elif "beat" in message:
-            if message["gap"] > 0:
+            if message["gap"] >= LEAST_GAP_S:
                 self._on_gap(Gap(self.guest, now - message["gap"], now))
         elif "id" in message:
             with self._lock:

@@ -7,12 +7,12 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab import process
-from lab.errors import LabError, UsageError
+from lab.errors import LabError, ProductError, UsageError
 from lab.fabric import Lab, tail
 from lab.toml_text import dump, merge
 from lab.topology import BUILDER_ADDRESS
@@ -61,8 +61,8 @@ class Daemons:
         self._generation = 0
         self._key = secrets.token_hex(32)
         self.aggregator_log = lab.run_dir / "aggregator.log"
-        lab.environment["WEFT_API"] = f"http://127.0.0.1:{self.http_port}"
-        lab.environment["WEFT_AGGREGATOR"] = f"127.0.0.1:{self.http_port}"
+        lab.environment["WEFT_API"] = self.url
+        lab.guest_environment["WEFT_API"] = f"http://{BUILDER_ADDRESS}:{self.http_port}"
 
     @property
     def url(self) -> str:
@@ -117,7 +117,7 @@ class Daemons:
                 said = state
             trouble = self.ended()
             if trouble or time.monotonic() > deadline:
-                raise LabError(f"weft is not ready: {'; '.join(trouble) or state}")
+                raise ProductError(f"weft is not ready: {'; '.join(trouble) or state}")
             time.sleep(0.5)
 
     def ended(self) -> list[str]:
@@ -127,7 +127,7 @@ class Daemons:
             trouble.append(
                 f"weft-aggregator ended with {self._aggregator.returncode}: {tail(self.aggregator_log, 3).strip()}"
             )
-        futures = {h: self.lab.submit(h, f"cat {GUEST_DIR}/weftd.rc", 20) for h in sorted(self._running)}
+        futures = {h: self.lab.tail(h, f"{GUEST_DIR}/weftd.rc") for h in sorted(self._running)}
         for host, future in futures.items():
             result = future.result()
             if result.ok:
@@ -146,14 +146,17 @@ class Daemons:
 cd {GUEST_DIR} && [[ -s weftd.pid ]] || exit 0
 read -r pid < weftd.pid
 kill -CONT "$pid" 2> /dev/null; kill -{signal_name} "$pid" 2> /dev/null
-for ((i = 0; i < {int(STOP_GRACE_S * 20)}; i++)); do [[ -s weftd.rc ]] && exit 0; sleep 0.05; done
+for ((i = 0; i < {int(STOP_GRACE_S * 20)}; i++)); do [[ -s weftd.rc ]] && cat weftd.rc && exit 0; sleep 0.05; done
 kill -KILL "$pid"; exit 9
 """
         result = self.lab.exec(host, script, timeout=STOP_GRACE_S + 20)
         if result.rc == 9:
-            raise LabError(f"weftd on {host} did not end within {STOP_GRACE_S:.0f} s of SIG{signal_name}")
+            raise ProductError(f"weftd on {host} did not end within {STOP_GRACE_S:.0f} s of SIG{signal_name}")
         if not result.ok:
             raise LabError(f"cannot stop weftd on {host}: {result.err.strip()}")
+        if signal_name == "TERM" and result.out.strip() not in ("", "0"):
+            last = self.agent_log(host, 3).strip()
+            raise ProductError(f"weftd on {host} ended with {result.out.strip()} on SIGTERM: {last}")
 
     def agent_signal(self, host: str, signal_name: str) -> None:
         result = self.lab.exec(host, f'read -r pid < {GUEST_DIR}/weftd.pid && kill -{signal_name} "$pid"')
@@ -161,7 +164,7 @@ kill -KILL "$pid"; exit 9
             raise LabError(f"cannot send SIG{signal_name} to weftd on {host}: {result.err.strip()}")
 
     def agent_log(self, host: str, lines: int = 40) -> str:
-        return self.lab.exec(host, f"tail -n {lines} {GUEST_DIR}/weftd.log", 20).out
+        return last_lines(self.lab.tail(host, f"{GUEST_DIR}/weftd.log").result().out, lines)
 
     def aggregator_start(self) -> None:
         if self._aggregator is None:
@@ -170,9 +173,9 @@ kill -KILL "$pid"; exit 9
                 [program, "--config", self.lab.run_dir / "aggregator.toml"], log=self.aggregator_log
             )
 
-    def aggregator_stop(self) -> None:
+    def aggregator_stop(self, grace_s: float = STOP_GRACE_S) -> None:
         if self._aggregator is not None:
-            process.stop(self._aggregator, STOP_GRACE_S)
+            process.stop(self._aggregator, grace_s)
             self._aggregator = None
 
     def aggregator_kill(self) -> None:
@@ -181,23 +184,29 @@ kill -KILL "$pid"; exit 9
             self._aggregator.wait(10)
             self._aggregator = None
 
+    def abandon(self) -> None:
+        """Ends what runs on the builder; the guests end with the lab."""
+        self.aggregator_stop(3.0)
+        self._running.clear()
+
     @property
     def aggregator_up(self) -> bool:
         """Whether it ought to answer."""
         return self._aggregator is not None
 
-    def heal(self) -> None:
-        """Back to everything running, after a scenario has stopped or bent it."""
+    def heal(self, touched: Set[str]) -> None:
+        """Back to everything running, after a scenario has stopped or bent what it touched."""
         self.aggregator_start()
         for host in self.lab.topology.hosts:
-            if host in self._running:
-                self.agent_signal(host, "CONT")
-            else:
+            if host not in self._running:
                 self.agent_start(host)
+            elif host in touched:
+                self.agent_signal(host, "CONT")
 
     def logs(self, lines: int = 40) -> dict[str, str]:
-        found = {h: self.lab.submit(h, f"tail -n {lines} {GUEST_DIR}/weftd.log", 20) for h in self.lab.topology.hosts}
-        return {"aggregator": tail(self.aggregator_log, lines), **{h: f.result().out for h, f in found.items()}}
+        found = {h: self.lab.tail(h, f"{GUEST_DIR}/weftd.log") for h in self.lab.topology.hosts}
+        agents = {h: last_lines(f.result().out, lines) for h, f in found.items()}
+        return {"aggregator": tail(self.aggregator_log, lines), **agents}
 
     def api(self, path: str, method: str = "GET", timeout_s: float = 5.0) -> dict:
         connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=timeout_s)
@@ -260,6 +269,10 @@ kill -KILL "$pid"; exit 9
             "metrics": {"listen": "127.0.0.1:9435"},
             "probe": {"transport": "rdma"},
         }
+
+
+def last_lines(text: str, lines: int) -> str:
+    return "\n".join(text.splitlines()[-lines:])
 
 
 def find_program(build: Path, name: str) -> Path | None:

@@ -7,6 +7,10 @@ class LabError(Exception):
     exit_code = 1
 
 
+class ProductError(LabError):
+    """weft misbehaved where the lab did not: a daemon died, did not end, or never became ready."""
+
+
 class UsageError(LabError):
     """The caller asked for something that cannot be: bad argument, bad scenario."""
 
@@ -19,8 +23,8 @@ class MissingTool(LabError):
     exit_code = 3
 
 
-class Interrupted(LabError):
-    """SIGINT, SIGTERM or the overall deadline."""
+class Interrupted(BaseException):
+    """SIGINT, SIGTERM or the overall deadline. Like KeyboardInterrupt: no handler of failures may swallow it."""
 
     def __init__(self, text: str, exit_code: int):
         super().__init__(text)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from lab import accel, kernel, process
@@ -49,7 +49,9 @@ class Lab:
         self.topology = topology or Topology()
         self.work = work or kernel.default_work_dir()
         self.stalls = StallMonitor(self.topology.guests)
-        self.environment = dict(environment or {})  # added to every command's environment
+        # Added to the environment of every command, on the builder or in the guests.
+        self.environment = dict(environment or {})
+        self.guest_environment = dict(environment or {})
         self.boot_seconds = 0.0
         self.accelerator = ""
         self._started = time.monotonic()
@@ -107,11 +109,17 @@ class Lab:
         self.boot_seconds = time.monotonic() - begun
         self.say(f"fabric ready after {self.boot_seconds:.1f} s")
 
-    def reset_network(self) -> None:
-        """Puts every interface, route, neighbour, queue discipline and rxe device back to the healthy state."""
-        for link in self.topology.host_links:
-            self.set_link(link.name, True)
-        futures = {n: self.submit(n, self._network_script(n, reset=True), timeout=60) for n in self.topology.guests}
+    def reset_network(self, guests: Collection[str] | None = None, links: Collection[str] = ()) -> None:
+        """Puts interfaces, routes, neighbours, queue disciplines and rxe devices back to the healthy state.
+
+        In all guests, or in those given; host cables are switched on at both ends, switch links where named.
+        """
+        named = {self.topology.link(name) for name in links}
+        for link in self.topology.links:
+            if link in self.topology.host_links or link in named:
+                self.set_link(link.name, True)
+        names = self.topology.guests if guests is None else sorted(guests)
+        futures = {n: self.submit(n, self._network_script(n, reset=True), timeout=60) for n in names}
         for name, future in futures.items():
             self._must(name, "network reset", future.result())
 
@@ -127,12 +135,16 @@ class Lab:
         if guest not in self._guests:
             places = [*self.topology.guests, *self.topology.switches, BUILDER]
             raise UsageError(f"nothing called {on}; commands run on {', '.join(places)}")
-        env = {**self.environment, "LAB_RUN_DIR": str(self.run_dir)}
+        env = {**self.guest_environment, "LAB_RUN_DIR": str(self.run_dir)}
         env["PATH"] = f"{self.run_dir}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         return self._guests[guest].channel.submit(argv, timeout, netns=netns, env=env)
 
     def put(self, guest: str, path: str, data: bytes, mode: int = 0o644) -> None:
         self._must(guest, f"write {path}", self._guests[guest].channel.put(path, data, mode))
+
+    def tail(self, guest: str, path: str, most_bytes: int = 16384) -> concurrent.futures.Future:
+        """The end of a file in a guest. Costs the guest next to nothing, unlike a command."""
+        return self._guests[guest].channel.tail(path, most_bytes)
 
     def set_link(self, name: str, up: bool) -> None:
         """A host's cable is switched at both ends by the hypervisor; a switch link by its two interfaces."""

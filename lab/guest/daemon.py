@@ -111,6 +111,8 @@ class Daemon:
             threading.Thread(target=self._exec, args=(message,), daemon=True).start()
         elif operation == "put":
             self._put(message)
+        elif operation == "tail":
+            self._tail(message)
         elif operation == "off":
             os._exit(0)
 
@@ -125,6 +127,17 @@ class Daemon:
                 file.write(base64.b64decode(message["data"]))
             os.replace(scratch, path)
         except (OSError, ValueError) as error:
+            answer.update(rc=1, err=str(error))
+        self._send(answer)
+
+    def _tail(self, message: dict) -> None:
+        """The end of a file, without the price of starting a program."""
+        answer = {"id": message["id"], "rc": 0, "out": "", "err": ""}
+        try:
+            with open(message["path"], "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - min(int(message["bytes"]), MAX_OUTPUT_BYTES)))
+                answer["out"] = file.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace")
+        except (OSError, ValueError, KeyError, TypeError) as error:
             answer.update(rc=1, err=str(error))
         self._send(answer)
 
