@@ -37,10 +37,10 @@ std::uint64_t HelloClient::add(const model::PlanTarget& target, Nanos now) {
   peer.to = target.to;
   peer.address_text = target.to_address;
   peer.port = port;
-  due_at(peer, now);
   const auto address = model::Gid::parse(target.to_address);
   if (address) {
     peer.address = *address;
+    due_at(peer, now);
   } else {
     peer.state = PeerState::Unreachable;
     peer.reason = "no hello to " + target.to + ": " + address.error().context;
@@ -67,7 +67,7 @@ void HelloClient::ask(std::uint64_t session, Peer& peer, Nanos now) {
   const std::size_t size = encode(hello, key_, buffer);
   peer.nonce = hello.nonce;
   peer.asked_ns = now;
-  ++peer.tries;
+  if (peer.tries++ == 0) peer.first_ns = now;
   const auto sent = send_(peer.address, peer.port, std::span(buffer).first(size));
   peer.send_error = sent ? "" : sent.error().message();
   // The next try, unless an answer sets a later time.
@@ -88,7 +88,8 @@ std::string HelloClient::silence(const Peer& peer) const {
     return "nothing listens on " + where + " (port unreachable): start weftd or weft responder there";
   }
   return "no answer to hello on " + where + " from " + options_.local + " after " + std::to_string(peer.tries - 1) +
-         " tries: is weftd or weft responder running there, with the same fabric key, and UDP port " +
+         " tries in " + std::to_string((peer.asked_ns - peer.first_ns) / kMillisecond) +
+         " ms: is weftd or weft responder running there, with the same fabric key, and UDP port " +
          std::to_string(peer.port) + " open?";
 }
 
@@ -147,17 +148,23 @@ void HelloClient::suspect(std::uint64_t session, Nanos now) {
 
 void HelloClient::run(Nanos now) {
   if (now < earliest_ns_) return;
-  for (auto& [session, peer] : peers_) {
-    if (peer.next_ns > now) continue;
-    if (budget_.take(now)) {
-      ask(session, peer, now);
-    } else {
-      // Held back, not dropped: it goes as soon as the budget has room.
-      peer.next_ns = now + budget_.wait_ns(now);
+  std::vector<std::pair<Nanos, std::uint64_t>> due;
+  for (const auto& [session, peer] : peers_) {
+    if (peer.next_ns <= now) due.emplace_back(peer.next_ns, session);
+  }
+  // Longest due first: with more to ask than the budget allows, all have their turn.
+  std::sort(due.begin(), due.end());
+  std::optional<Nanos> held_back;
+  for (const auto& [when, session] : due) {
+    if (!budget_.take(now)) {
+      held_back = now + budget_.wait_ns(now);
+      break;
     }
+    ask(session, peers_[session], now);
   }
   earliest_ns_ = kNever;
   for (const auto& [session, peer] : peers_) earliest_ns_ = std::min(earliest_ns_, peer.next_ns);
+  if (held_back) earliest_ns_ = *held_back;
 }
 
 std::optional<Nanos> HelloClient::next_due() const {

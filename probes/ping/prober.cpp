@@ -487,6 +487,12 @@ std::optional<Nanos> Prober::next_deadline() {
   return next;
 }
 
+std::size_t Prober::remembered() const {
+  std::size_t count = 0;
+  for (const auto& [id, session] : sessions_) count += session->records.size();
+  return count;
+}
+
 void Prober::report(const Session& session, std::uint64_t sequence, const Record& record, ProbeResult result,
                     const std::string& error) {
   if (!want_outcomes_ || outcomes_.size() >= kMaxOutcomes) return;

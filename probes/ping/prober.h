@@ -67,6 +67,8 @@ class Prober {
   std::optional<Nanos> next_deadline();
 
   const ProberStats& stats() const { return stats_; }
+  // Probes kept, in flight or for late answers; bounded.
+  std::size_t remembered() const;
   // Ends of probes since the last call, when wanted.
   void want_outcomes(bool want) { want_outcomes_ = want; }
   std::vector<ProbeOutcome> take_outcomes() { return std::exchange(outcomes_, {}); }
