@@ -299,7 +299,10 @@ class EngineImpl final : public Engine, private TransportEvents {
     const Nanos late = planned_ns_ == 0 ? 0 : std::max<Nanos>(now - planned_ns_, 0);
     own_delay_max_ns_ = std::max(own_delay_max_ns_, late);
     if (late > options_.overslept_ns) prober_.woke_late();
-    if (const auto polled = transport_->poll(*this); !polled) return polled;
+    // What waits is delivered before anything times out.
+    if (std::exchange(transport_ready_, false)) {
+      if (const auto polled = transport_->poll(*this); !polled) return polled;
+    }
     if (hello_ready_) {
       hello_ready_ = false;
       socket_.receive([&](const model::Gid& from, std::uint16_t port,
@@ -334,10 +337,13 @@ class EngineImpl final : public Engine, private TransportEvents {
     const int count = epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &timeout, nullptr);
     for (int i = 0; i < count; ++i) {
       const int fd = events[static_cast<std::size_t>(i)].data.fd;
-      if (fd == socket_.fd()) hello_ready_ = true;
       if (fd == wake_.get()) {
         std::uint64_t ignored = 0;
         (void)!::read(fd, &ignored, sizeof ignored);
+      } else if (fd == socket_.fd()) {
+        hello_ready_ = true;
+      } else {
+        transport_ready_ = true;
       }
     }
   }
@@ -401,6 +407,7 @@ class EngineImpl final : public Engine, private TransportEvents {
   // The thread's own.
   Nanos planned_ns_ = 0;
   bool hello_ready_ = false;
+  bool transport_ready_ = true;
 
   Fd wake_;
   Fd epoll_;

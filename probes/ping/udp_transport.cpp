@@ -292,10 +292,11 @@ class UdpTransport final : public Transport {
     (void)::setsockopt(lane.socket.get(), SOL_SOCKET, SO_TIMESTAMPING, &off, sizeof off);
     (void)::setsockopt(lane.socket.get(), SOL_SOCKET, SO_TIMESTAMPING, &on, sizeof on);
     // Stamps of before the restart would now be taken for new ones.
-    drain_error_queue(lane, [](std::uint32_t, Stamp) {});
+    drain_error_queue(lane, [](std::uint32_t, Stamp) { return true; });
     lane.next_id = 0;
   }
 
+  // Until it is empty, or on_stamp says that no more is expected.
   template <typename OnStamp>
   void drain_error_queue(const Lane& lane, const OnStamp& on_stamp) const {
     alignas(cmsghdr) std::array<char, 512> control;
@@ -318,7 +319,7 @@ class UdpTransport final : public Transport {
           if (error.ee_origin == SO_EE_ORIGIN_TIMESTAMPING) id = error.ee_data;
         }
       }
-      if (id && stamp != 0) on_stamp(*id, stamp);
+      if (id && stamp != 0 && !on_stamp(*id, stamp)) return;
     }
   }
 
@@ -326,10 +327,11 @@ class UdpTransport final : public Transport {
     drain_error_queue(lane, [&](std::uint32_t id, Stamp stamp) {
       const auto at =
           std::find_if(lane.waiting.begin(), lane.waiting.end(), [&](const Waiting& entry) { return entry.id == id; });
-      if (at == lane.waiting.end()) return;  // given up on before
+      if (at == lane.waiting.end()) return true;  // given up on before
       done_.push_back({lane.role, at->cookie, true, stamp, {}});
       lane.waiting.erase(at);
       stamps_seen_ = true;
+      return !lane.waiting.empty();
     });
   }
 
