@@ -30,16 +30,21 @@ class FindingTracker {
   // Findings that were active before a restart; they keep their id and since.
   void restore(const std::vector<model::Finding>& active, Nanos now_monotonic);
   // verdicts: what is wrong now, since_ns monotonic. wall_now is the wall clock at now. Updated is emitted when
-  // numbers, victims or confidence changed enough to store, at most once a second a finding. Raised ones get a new id.
+  // severity, victims, not_checked or confidence (by 0.05) changed, or other numbers did and 5 s have passed; at most
+  // once a second a finding. Raised ones get a new id.
   std::vector<FindingChange> step(const std::vector<model::Finding>& verdicts, Nanos now_monotonic, Nanos wall_now);
   // Clears all without waiting (operator's word).
   std::vector<FindingChange> clear_all(Nanos wall_now);
+  // The operator has seen it; kept through updates and restarts. False when no active finding has that id.
+  bool acknowledge(const std::string& id);
+  // With the newest numbers, also those too small a change to have been emitted.
   std::vector<model::Finding> active() const;
   std::uint64_t refused() const { return refused_; }
 
  private:
   struct Entry {
     model::Finding finding;
+    model::Finding emitted;  // as last given out
     Nanos raised_monotonic = 0;
     Nanos last_support_monotonic = 0;
     Nanos last_emitted_monotonic = 0;

@@ -3,6 +3,7 @@
 // Passive and immutable after parse; dual-homed hosts, rails and parallel links are plain links.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -38,9 +39,11 @@ class Topology {
   const std::vector<Link>& links() const { return links_; }
   // Node ("s1", "h1/rxe0") that owns the address.
   std::optional<std::string> node_of(const std::string& address) const;
+  // Index in links() of the cable that the address is an end of: tells parallel cables apart.
+  std::optional<std::size_t> link_of(const std::string& address) const;
   // "leaf", "spine", ...; empty when unknown or a host.
   std::string tier_of(const std::string& node) const;
-  // The switch a host port is cabled to.
+  // The switch a host port is cabled to; nothing when it is cabled to none, or to several (a bond).
   std::optional<std::string> leaf_of(const std::string& host_port) const;
 
  private:
@@ -49,6 +52,9 @@ class Topology {
   std::vector<std::string> hosts_;
   std::vector<Link> links_;
   std::map<std::string, std::string> node_by_address_;
+  std::map<std::string, std::size_t> link_by_address_;
+  std::map<std::string, std::string> tier_by_switch_;
+  std::map<std::string, std::vector<std::string>> leaves_by_port_;
 };
 
 }  // namespace weft::localise

@@ -1,0 +1,55 @@
+// Lays the evidence on the graph for one kind of trouble and one window: what the vote takes, and afterwards, for the
+// elements it picked, the numbers a person wants to see.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "lib/localise/evidence.h"
+#include "lib/localise/fabric.h"
+#include "lib/localise/vote.h"
+
+namespace weft::localise {
+
+enum class Question : std::uint8_t { Loss, LateToSiblings, LateToPast, Ce, Bleached };
+
+// Element numbers: links, then pairs, then paths.
+struct Ballot {
+  Question question = Question::Loss;
+  double window_s = 0;
+  std::uint32_t links = 0, pairs = 0, paths = 0;
+  std::vector<Observation> lossy;
+  std::vector<double> ok;                     // by element
+  std::vector<double> bad;                    // by element, from lossy ones
+  std::vector<double> handicap;               // by element
+  std::vector<std::uint32_t> crossing_paths;  // by link: paths with any evidence
+  bool is_link(ElementId e) const { return e < links; }
+  bool is_pair(ElementId e) const { return e >= links && e < links + pairs; }
+};
+
+struct Tally {
+  double crossed = 0, bad = 0;
+  unsigned paths = 0, bad_paths = 0;
+  std::set<std::pair<std::string, std::string>> pairs, bad_pairs;  // hosts, in order of name
+  std::set<std::string> victims;                                   // pair subjects in the direction of traffic
+  std::array<double, kSlots> crossed_by_age{}, bad_by_age{};       // whole seconds back
+  std::vector<double> excess_ns;                                   // of late seconds
+  unsigned bad_seconds() const;
+  int oldest_bad_age() const;  // -1: none
+  int newest_bad_age() const;
+  double excess_median_ns() const;
+};
+
+// long_memory: the five minutes' slots as well (Loss only).
+Ballot make_ballot(const Evidence& evidence, Fabric& fabric, Question question, Nanos now, double window_s,
+                   bool long_memory);
+
+// Numbers of the given links, over the same window (long_memory: by_age holds the last seconds only).
+std::map<LinkId, Tally> tally(const Evidence& evidence, Fabric& fabric, Question question, Nanos now, double window_s,
+                              bool long_memory, const std::set<LinkId>& links);
+
+}  // namespace weft::localise

@@ -1,0 +1,570 @@
+#include "lib/localise/judge.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/localise/delay.h"
+#include "lib/model/subject.h"
+
+namespace weft::localise {
+namespace {
+
+constexpr double kDownRatio = 0.98;
+constexpr double kDownProbes = 8;
+constexpr Nanos kActiveFor = 6 * kSecond;
+// A dead host port may yet turn out a gone device, a downed port or a silent host: their word comes within this time.
+constexpr int kHostEndPatience_s = 3;
+// Links that only hop counts can tell apart are waited for this long before the claim is lowered.
+constexpr Nanos kRivalPatience = 8 * kSecond;
+constexpr double kHopMargin = 3;
+constexpr double kStaleLosses = 7;  // so many losses missing that the trouble is over
+
+double bad_sum(const Evidence& evidence, Question question) {
+  double sum = 0;
+  for (const Path& path : evidence.paths()) {
+    for (const Bucket& b : path.ring) {
+      if (b.slot < 0) continue;
+      switch (question) {
+        case Question::Loss:
+          sum += b.lost_unknown + b.lost_out + b.lost_back;
+          break;
+        case Question::LateToSiblings:
+          sum += b.late_to_siblings ? 1 : 0;
+          break;
+        case Question::LateToPast:
+          sum += b.late_to_past ? 1 : 0;
+          break;
+        case Question::Ce:
+          sum += b.ce_out + b.ce_back;
+          break;
+        case Question::Bleached:
+          sum += b.bleached_out + b.bleached_back;
+          break;
+      }
+    }
+    if (question == Question::Loss) {
+      for (const LongBucket& b : path.past) sum += b.lost_unknown + b.lost_out + b.lost_back;
+    }
+  }
+  return sum;
+}
+
+Trouble trouble_of(Question question) {
+  switch (question) {
+    case Question::LateToSiblings:
+    case Question::LateToPast:
+      return Trouble::Delay;
+    case Question::Ce:
+    case Question::Bleached:
+      return Trouble::Ce;
+    case Question::Loss:
+      break;
+  }
+  return Trouble::Loss;
+}
+
+}  // namespace
+
+bool Judge::active(model::FindingKind kind, const std::string& subject, Nanos now) const {
+  const auto found = memory_.find(std::string(model::finding_info(kind).name) + " " + subject);
+  return found != memory_.end() && now - found->second.last <= kActiveFor;
+}
+
+Nanos Judge::remember(model::FindingKind kind, const std::string& subject, Nanos since, Nanos now) {
+  Memory& memory = memory_[std::string(model::finding_info(kind).name) + " " + subject];
+  if (memory.last == 0 || now - memory.last > 30 * kSecond) memory.since = since;
+  memory.since = std::min(memory.since, since);
+  memory.last = now;
+  return memory.since;
+}
+
+void Judge::forget() {
+  down_.clear();
+  contaminated_.clear();
+  waiting_.clear();
+  wording_.clear();
+  memory_.clear();
+  wanted_traces_.clear();
+  late_links_.clear();
+  common_seconds_.clear();
+  common_run_ = 0;
+}
+
+void Judge::mark_usable(Nanos now) {
+  struct End {
+    bool reporting = false;
+    Nanos confirmed = 0;
+    const Host* host = nullptr;
+    const EndpointState* port = nullptr;
+  };
+  std::vector<End> ends(fabric_.endpoint_count());
+  for (EndpointId id = 0; id < ends.size(); ++id) {
+    const EndpointName& name = fabric_.endpoint(id);
+    const Host* host = hosts_.find(name.host);
+    if (host == nullptr) continue;
+    End& end = ends[id];
+    end.host = host;
+    end.reporting = hosts_.state(*host, now) == HostState::Reporting;
+    end.confirmed = hosts_.confirmed_until(*host);
+    const auto port = host->endpoints.find(name.device);
+    if (port != host->endpoints.end()) end.port = &port->second;
+  }
+  const auto good = [](const End& end, Nanos at, bool delay) {
+    if (!end.reporting || at > end.confirmed) return false;
+    for (const Span& span : delay ? end.host->delay_taint : end.host->loss_taint) {
+      if (span.holds(at)) return false;
+    }
+    if (delay) {
+      for (const Span& span : end.host->loss_taint) {
+        if (span.holds(at)) return false;
+      }
+    }
+    return end.port == nullptr || !end.port->tainted(at);
+  };
+  for (Path& path : evidence_.paths()) {
+    path.usable = 0;
+    path.usable_delay = 0;
+    const End& from = ends[path.from];
+    const End& to = ends[path.to];
+    if (from.host == nullptr || to.host == nullptr) continue;
+    for (unsigned i = 0; i < kSlots; ++i) {
+      const Bucket& bucket = path.ring[i];
+      if (bucket.slot < 0 || now - bucket.received > 24 * kSecond) continue;
+      if (!good(from, bucket.received, false) || !good(to, bucket.received, false)) continue;
+      if (common_seconds_.count(bucket.slot) == 0) path.usable |= 1U << i;
+      if (good(from, bucket.received, true) && good(to, bucket.received, true)) path.usable_delay |= 1U << i;
+    }
+  }
+}
+
+// Seconds in which every path of nearly every pair lost probes have their cause outside of the fabric's links; when it
+// goes on for ten of them, it is a state of the fabric after all.
+void Judge::common_seconds(Nanos now) {
+  const std::int64_t now_slot = now / kSecond;
+  while (!common_seconds_.empty() && *common_seconds_.begin() < now_slot - 30) {
+    common_seconds_.erase(common_seconds_.begin());
+  }
+  const std::int64_t slot = now_slot - 1;
+  std::size_t pairs = 0;
+  std::size_t hit = 0;
+  for (const auto& members : evidence_.by_pair()) {
+    bool any = false;
+    bool all = true;
+    for (const std::uint32_t i : members) {
+      const Bucket& b = evidence_.paths()[i].ring[static_cast<std::size_t>(slot) % kSlots];
+      if (b.slot != slot || b.sent == 0) continue;
+      any = true;
+      all = all && b.lost_unknown + b.lost_out + b.lost_back > 0;
+    }
+    if (!any) continue;
+    ++pairs;
+    if (all) ++hit;
+  }
+  if (pairs >= 6 && hit * 100 >= pairs * 95) {
+    if (++common_run_ <= 10) common_seconds_.insert(slot);
+  } else if (pairs > 0) {
+    common_run_ = 0;
+  }
+}
+
+void Judge::graduate(Nanos now) {
+  const std::int64_t now_slot = now / kSecond;
+  std::vector<char> dirty(fabric_.link_count(), 0);
+  for (LinkId id = 0; id < dirty.size() && !contaminated_.empty(); ++id) {
+    dirty[id] = contaminated_.count(fabric_.link_subject(id)) != 0 ? 1 : 0;
+  }
+  for (Path& path : evidence_.paths()) {
+    for (unsigned i = 0; i < kSlots; ++i) {
+      Bucket& bucket = path.ring[i];
+      if (bucket.slot < 0 || bucket.graduated || bucket.slot >= now_slot - 20) continue;
+      bucket.graduated = true;
+      if (!usable_at(path, i)) continue;
+      bool clean = true;
+      if (!contaminated_.empty()) {
+        for (const Route* route : {&fabric_.route(path.from, path.to, path.forward_port),
+                                   &fabric_.route(path.to, path.from, path.return_port)}) {
+          for (const LinkId id : route->links) clean = clean && dirty[id] == 0;
+        }
+      }
+      if (!clean) continue;
+      const std::int64_t slot = bucket.slot / kLongSlotSeconds;
+      LongBucket& past = path.past[static_cast<std::size_t>(slot) % kLongSlots];
+      if (past.slot != slot) past = LongBucket{slot, 0, 0, 0, 0};
+      past.sent += bucket.sent;
+      std::uint32_t late = bucket.late;
+      const auto settle = [&](std::uint16_t& to, std::uint32_t lost) {
+        const std::uint32_t forgiven = std::min(late, lost);
+        late -= forgiven;
+        to = static_cast<std::uint16_t>(std::min<std::uint32_t>(60'000, to + lost - forgiven));
+      };
+      settle(past.lost_unknown, bucket.lost_unknown);
+      settle(past.lost_out, bucket.lost_out);
+      settle(past.lost_back, bucket.lost_back);
+    }
+  }
+}
+
+bool Judge::accept_loss(Claim& claim, const Window& window, Nanos now, bool was_active) {
+  const Tally& t = claim.tally;
+  const std::string subject = fabric_.link_subject(claim.link);
+  const bool host_end = fabric_.link(claim.link).host_end != kNone;
+  if (window.long_memory) {
+    // Grey loss: certain, spread out, and small.
+    if (claim.pick.ratio < config_.loss_ratio_clear || claim.pick.bad < 8) return false;
+    return true;
+  }
+  const int oldest = t.oldest_bad_age();
+  // The newest two seconds that say anything.
+  double newest_crossed = 0;
+  double newest_bad = 0;
+  unsigned newest = 0;
+  for (std::size_t age = 0; age < kSlots && newest < 2; ++age) {
+    if (t.crossed_by_age[age] <= 0) continue;
+    newest_crossed += t.crossed_by_age[age];
+    newest_bad += t.bad_by_age[age];
+    ++newest;
+  }
+  const double fresh = newest_crossed > 0 ? newest_bad / newest_crossed : 0;
+  const bool down = fresh >= kDownRatio && newest == 2 && newest_crossed >= kDownProbes;
+  const auto was_down = down_.find(subject);
+  if (down) {
+    if (host_end && oldest < kHostEndPatience_s) return false;
+    claim.kind = model::FindingKind::LinkDown;
+    down_[subject] = now;
+    return true;
+  }
+  // A link that dies or comes back passes through seconds of half loss: that is no link_loss.
+  if (fresh >= 0.5 && oldest < 4 && !was_active) return false;
+  if (host_end && oldest < kHostEndPatience_s && !was_active) return false;
+  if (was_down != down_.end() && now - was_down->second < 10 * kSecond) return false;
+  return claim.pick.ratio >= (was_active ? config_.loss_ratio_clear : config_.loss_ratio_raise);
+}
+
+bool Judge::accept(Claim& claim, const Ballot& ballot, const Window& window, Nanos now) {
+  const Tally& t = claim.tally;
+  const bool was_active = active(claim.kind, fabric_.link_subject(claim.link), now);
+  if (t.paths < 2 || t.bad_paths < 2) return false;
+  if (t.pairs.size() >= 2 && t.bad_pairs.size() < 2) return false;
+  if (claim.pick.bad < (was_active ? 3 : 4)) return false;
+  // One bad second may be anything; only much evidence from many hosts is enough at once.
+  const bool plain = claim.pick.gain >= 40 && t.bad_pairs.size() >= 3 && fabric_.link(claim.link).host_end == kNone;
+  if (!window.long_memory) {
+    const unsigned needed = claim.question == Question::LateToPast                 ? 6
+                            : claim.question == Question::LateToSiblings && !plain ? 3
+                                                                                   : 2;
+    if (t.bad_seconds() < needed) return false;
+    const double rate = t.crossed / window.seconds;
+    if (t.newest_bad_age() * rate * claim.pick.ratio >= kStaleLosses && t.newest_bad_age() > 1) return false;
+  } else {
+    // No loss in the last 20 s where several were due: over.
+    if (t.newest_bad_age() < 0 && t.crossed / window.seconds * 20 * claim.pick.ratio >= kStaleLosses) return false;
+  }
+  static_cast<void>(ballot);
+  switch (claim.question) {
+    case Question::Loss:
+      return accept_loss(claim, window, now, was_active);
+    case Question::LateToSiblings:
+      return claim.pick.ratio >= (was_active ? 0.3 : 0.5);
+    case Question::LateToPast:
+      return claim.pick.ratio >= (was_active ? 0.5 : 0.8);
+    case Question::Ce:
+      return claim.pick.ratio >= (was_active ? config_.ce_ratio_clear : config_.ce_ratio_raise);
+    case Question::Bleached:
+      return claim.pick.ratio >= 0.5;
+  }
+  return false;
+}
+
+bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
+  const std::string own = fabric_.link_subject(claim.link);
+  std::vector<LinkId> links{claim.link};
+  bool pair_rival = false;
+  for (const ElementId rival : claim.pick.rivals) {
+    if (ballot.is_link(rival)) {
+      links.push_back(rival);
+    } else {
+      pair_rival = true;
+    }
+  }
+  const auto reverse = fabric_.reverse(claim.link);
+  const bool host_end = fabric_.link(claim.link).host_end != kNone;
+  claim.set = links;
+  claim.subject = own;
+  for (const LinkId id : links) {
+    const auto stands =
+        wording_.find(std::string(model::finding_info(claim.kind).name) + " " + fabric_.link_subject(id));
+    if (stands == wording_.end() || now - stands->second.last > kActiveFor) continue;
+    claim.shape = stands->second.shape;
+    claim.link = stands->second.link;
+    claim.subject = stands->second.subject;
+    return true;
+  }
+
+  // Both ways of one cable, and nothing else: the cable.
+  const bool cable_only = links.size() > 1 && std::all_of(links.begin(), links.end(), [&](LinkId id) {
+                            return id == claim.link || (reverse && id == *reverse);
+                          });
+  if (cable_only) {
+    claim.shape = Claim::Shape::Undirected;
+    claim.subject = fabric_.undirected_subject(claim.link);
+    claim.pick.margin = std::max(claim.pick.margin, 5.0);
+    claim.not_checked.push_back("Direction: every probe that crosses the cable one way comes back over it.");
+    if (claim.kind == model::FindingKind::LinkLoss && host_end) {
+      claim.shape = Claim::Shape::Rnic;
+    } else if (claim.kind == model::FindingKind::LinkLoss) {
+      claim.factor = 0.7;
+    }
+    return true;
+  }
+  if (links.size() == 1 && !pair_rival) {
+    waiting_.erase(own);
+    return true;
+  }
+
+  if (links.size() > 1) {
+    wanted_traces_.insert(links.begin(), links.end());
+    const auto verdict = hops_.separate(fabric_, links, trouble_of(claim.question), claim.pick.ratio,
+                                        claim.tally.excess_median_ns(), claim.since - 2 * kSecond);
+    if (verdict && verdict->margin_nats >= kHopMargin) {
+      claim.link = verdict->link;
+      claim.set = {verdict->link};
+      claim.subject = fabric_.link_subject(verdict->link);
+      claim.pick.margin = verdict->margin_nats;
+      claim.note = "told from links it shares all paths with by " + std::to_string(static_cast<int>(verdict->tries)) +
+                   " probes that end at the routers between";
+      waiting_.erase(own);
+      return true;
+    }
+  }
+  Nanos& since = waiting_.emplace(own, now).first->second;
+  if (now - since < kRivalPatience) return false;
+
+  claim.factor = 0.7;
+  std::string names;
+  for (const LinkId id : links) names += (names.empty() ? "" : ", ") + fabric_.link_label(id);
+  if (claim.tally.pairs.size() == 1) {
+    const auto& hosts = *claim.tally.pairs.begin();
+    claim.shape = Claim::Shape::Pair;
+    claim.subject = model::pair_subject(hosts.first, hosts.second);
+    claim.not_checked.push_back("Which of " + names + " it is: only one host pair crosses them, always together.");
+    return true;
+  }
+  // The switch that all suspects touch.
+  std::set<NodeId> shared{fabric_.link(links.front()).from, fabric_.link(links.front()).to};
+  for (const LinkId id : links) {
+    std::erase_if(shared, [&](NodeId node) { return node != fabric_.link(id).from && node != fabric_.link(id).to; });
+  }
+  std::erase_if(shared, [&](NodeId node) { return fabric_.is_endpoint(node); });
+  claim.not_checked.push_back("Which of " + names +
+                              " it is: every probed path crosses them together, and no probe that ends at a router "
+                              "between them told them apart.");
+  if (shared.size() == 1 && links.size() > 1) {
+    claim.shape = Claim::Shape::Switch;
+    claim.subject = model::switch_subject(fabric_.node_label(*shared.begin()));
+  }
+  return true;
+}
+
+std::vector<Claim> Judge::ask(Question question, const Window& window, Nanos now) {
+  std::vector<Claim> claims;
+  const Ballot ballot = make_ballot(evidence_, fabric_, question, now, window.seconds, window.long_memory);
+  if (ballot.lossy.empty()) return claims;
+
+  VoteConfig vote_config;
+  double least = 0.001;
+  double most = 0.02;
+  if (question == Question::LateToSiblings || question == Question::LateToPast) {
+    least = 0.05;
+    most = 0.3;
+  } else if (question != Question::Loss) {
+    least = 0.01;
+    most = 0.05;
+  }
+  // What all links have a little of needs no culprit: twice the lower quartile of their ratios.
+  std::vector<double> ratios;
+  std::size_t in_use = 0;
+  for (LinkId id = 0; id < ballot.links; ++id) {
+    const double crossed = ballot.ok[id] + ballot.bad[id];
+    if (crossed <= 0) continue;
+    ++in_use;
+    if (crossed >= 10) ratios.push_back(ballot.bad[id] / crossed);
+  }
+  double quartile = 0;
+  if (ratios.size() >= 8) {
+    const auto at = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 4);
+    std::nth_element(ratios.begin(), at, ratios.end());
+    quartile = *at;
+  }
+  vote_config.base_ratio = std::clamp(2 * quartile, least, most);
+  if (question == Question::Loss && !window.long_memory) {
+    in_use_.assign(ballot.links, 0);
+    for (LinkId id = 0; id < ballot.links; ++id) in_use_[id] = ballot.ok[id] + ballot.bad[id] > 0 ? 1 : 0;
+  }
+  vote_config.threshold_nats = 10 + std::log(1.0 + static_cast<double>(in_use));
+
+  const std::vector<Pick> picks = vote(ballot.lossy, ballot.ok, ballot.handicap, vote_config);
+  std::set<LinkId> picked;
+  for (const Pick& pick : picks) {
+    if (ballot.is_link(pick.element)) picked.insert(pick.element);
+  }
+  const auto tallies = tally(evidence_, fabric_, question, now, window.seconds, window.long_memory, picked);
+  for (const Pick& pick : picks) {
+    const auto numbers = tallies.find(pick.element);
+    if (!ballot.is_link(pick.element) || numbers == tallies.end()) continue;
+    Claim claim;
+    claim.question = question;
+    claim.kind = question == Question::Loss       ? model::FindingKind::LinkLoss
+                 : question == Question::Ce       ? model::FindingKind::LinkEcn
+                 : question == Question::Bleached ? model::FindingKind::CannotMeasure
+                                                  : model::FindingKind::LinkDelay;
+    claim.link = pick.element;
+    claim.pick = pick;
+    claim.tally = numbers->second;
+    const int oldest = claim.tally.oldest_bad_age();
+    claim.window_s =
+        window.long_memory ? window.seconds : std::max(1.0, std::min(window.seconds, static_cast<double>(oldest) + 1));
+    claim.since = now - static_cast<Nanos>(claim.window_s * 1e9);
+    if (claim.pick.rivals.empty()) waiting_.erase(fabric_.link_subject(claim.link));
+    // Hop counts take a second or two: ask for them at the first suspicion.
+    for (const ElementId rival : pick.rivals) {
+      if (ballot.is_link(rival)) {
+        wanted_traces_.insert(rival);
+        wanted_traces_.insert(claim.link);
+      }
+    }
+    if (!accept(claim, ballot, window, now) || !name(claim, ballot, now)) continue;
+    if (fabric_.link(claim.link).is_virtual) {
+      claim.factor = 0.7;
+      claim.not_checked.push_back("Which link it is: the way between " + fabric_.from_label(claim.link) + " and " +
+                                  fabric_.to_label(claim.link) + " is not known.");
+    }
+    if (fabric_.link(claim.link).host_end != kNone) {
+      claim.not_checked.push_back("The host's RDMA device and its cable cannot be told apart by probes alone.");
+    }
+    std::set<std::string> hosts;
+    for (const auto& [a, b] : claim.tally.pairs) {
+      hosts.insert(a);
+      hosts.insert(b);
+    }
+    if (hosts.size() <= 2) claim.factor = std::min(claim.factor, 0.8);
+    claims.push_back(std::move(claim));
+  }
+  if (question == Question::Loss && !window.long_memory && window.seconds >= 20) {
+    add_pair_claims(ballot, picks, now, claims);
+  }
+  return claims;
+}
+
+std::string Judge::clean_sibling(const Claim& claim, Nanos now) {
+  if (claim.shape != Claim::Shape::Directed || fabric_.link(claim.link).is_virtual) return "";
+  const DirectedLink& link = fabric_.link(claim.link);
+  if (link.host_end != kNone) return "";
+  // Another way into the same switch, or else out of the same one, that carries probes and is fine.
+  std::set<LinkId> others;
+  for (LinkId id = 0; id < fabric_.link_count() && others.size() < 8; ++id) {
+    const DirectedLink& other = fabric_.link(id);
+    if (id == claim.link || other.is_virtual || other.host_end != kNone) continue;
+    if (other.to == link.to && other.from != link.from) others.insert(id);
+  }
+  const double window = std::min(20.0, std::max(claim.window_s, 1.0));
+  for (const auto& [id, t] : tally(evidence_, fabric_, claim.question, now, window, false, others)) {
+    if (t.crossed < 10 || t.bad / t.crossed > 0.005) continue;
+    const std::string tier = fabric_.tier(fabric_.link(id).from);
+    return "sibling " + (tier.empty() ? std::string("router") : tier) + " " + fabric_.from_label(id) + " is clean";
+  }
+  return "";
+}
+
+std::vector<Verdict> Judge::judge(Nanos now) {
+  std::vector<Verdict> out;
+  // Whoever did not judge for a while did not read either: silence counts from now.
+  if (now - last_judge_ > 2 * kSecond) resumed_ = now;
+  last_judge_ = now;
+  wanted_traces_.clear();
+  late_links_.clear();
+  evidence_.expire(now);
+  fabric_.expire(now);
+  hops_.expire(now);
+  hosts_.review(now);
+  judge_hosts(now, out);
+  judge_devices(now, out);
+  common_seconds(now);
+  mark_usable(now);
+  classify_delay(evidence_, fabric_, {config_.delay_floor_ns, config_.delay_spread_factor}, now);
+  for (auto* times : {&down_, &contaminated_}) {
+    std::erase_if(*times, [&](const auto& row) { return now - row.second > 45 * kSecond; });
+  }
+  std::erase_if(wording_, [&](const auto& row) { return now - row.second.last > 60 * kSecond; });
+  std::erase_if(waiting_, [&](const auto& row) { return now - row.second > 60 * kSecond; });
+  std::erase_if(memory_, [&](const auto& row) { return now - row.second.last > 120 * kSecond; });
+  graduate(now);
+
+  struct Round {
+    Question question;
+    std::vector<Window> windows;
+  };
+  const double full = static_cast<double>(config_.window_ns) / 1e9;
+  const std::vector<Round> rounds{
+      {Question::Loss, {{2.2, false}, {5, false}, {full, false}, {300, true}}},
+      {Question::LateToSiblings, {{4, false}, {10, false}}},
+      {Question::LateToPast, {{10, false}}},
+      {Question::Ce, {{3, false}, {10, false}}},
+      {Question::Bleached, {{10, false}}},
+  };
+  std::vector<Claim> all;
+  for (const Round& round : rounds) {
+    if (bad_sum(evidence_, round.question) <= 0) continue;
+    // On a fabric where a port is no path, siblings of one pair share all their ways.
+    if (round.question == Question::LateToSiblings && config_.paths_not_pinned) continue;
+    std::vector<Claim> claims;
+    for (const Window& window : round.windows) {
+      for (Claim& claim : ask(round.question, window, now)) {
+        const auto same = std::find_if(claims.begin(), claims.end(), [&](const Claim& other) {
+          return other.subject == claim.subject ||
+                 std::find(other.set.begin(), other.set.end(), claim.link) != other.set.end();
+        });
+        if (same == claims.end()) {
+          claims.push_back(std::move(claim));
+        } else if (same->kind == claim.kind && same->subject == claim.subject && claim.pick.gain > same->pick.gain) {
+          *same = std::move(claim);
+        }
+      }
+    }
+    merge(claims);
+    std::move(claims.begin(), claims.end(), std::back_inserter(all));
+  }
+
+  std::set<std::string> told;  // a dead or missing port tells of its cable by itself
+  for (const Verdict& verdict : out) told.insert(verdict.finding.subject);
+  std::set<LinkId> dead;
+  for (const Claim& claim : all) {
+    if (claim.kind == model::FindingKind::LinkDown) dead.insert(claim.set.begin(), claim.set.end());
+  }
+  for (Claim& claim : all) {
+    if (told.count(claim.subject) != 0) continue;
+    if (claim.kind != model::FindingKind::LinkDown && dead.count(claim.link) != 0) continue;
+    if (claim.question == Question::LateToPast && std::any_of(all.begin(), all.end(), [&](const Claim& other) {
+          return other.question == Question::LateToSiblings;
+        })) {
+      continue;  // the siblings' word comes first
+    }
+    for (const LinkId id : claim.set) {
+      if (claim.question == Question::Loss) contaminated_[fabric_.link_subject(id)] = now;
+      if (claim.kind == model::FindingKind::LinkDelay) late_links_.insert(id);
+    }
+    if (told.insert(claim.subject + " " + std::string(model::finding_info(claim.kind).name)).second) {
+      claim.since = remember(claim.kind, claim.subject, claim.since, now);
+      // Thresholds for staying go by the link, however the claim is worded.
+      for (const LinkId id : claim.set) {
+        const std::string link = fabric_.link_subject(id);
+        remember(claim.kind, link, claim.since, now);
+        wording_[std::string(model::finding_info(claim.kind).name) + " " + link] = {claim.shape, claim.link,
+                                                                                    claim.subject, now};
+      }
+      out.push_back({to_finding(claim, fabric_, clean_sibling(claim, now))});
+    }
+  }
+  return out;
+}
+
+}  // namespace weft::localise

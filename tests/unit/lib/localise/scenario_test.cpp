@@ -1,0 +1,172 @@
+// The scenarios of the lab, simulated: what must be found, how soon, and that nothing else is.
+#include "tests/unit/catch.h"
+#include "tests/unit/lib/localise/simulator.h"
+
+using namespace weft;
+using namespace weft::test;
+using model::FindingKind;
+
+namespace {
+
+SimConfig lab(std::uint64_t seed = 1) {
+  SimConfig config;
+  config.seed = seed;
+  config.localiser.delay_floor_ns = 10 * kMillisecond;
+  return config;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a healthy lab with emulated noise raises nothing in half an hour", "[localise]") {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    Simulator sim(lab(seed));
+    sim.run(1800);
+    CHECK(sim.raised() == Names{});
+    CHECK(sim.localiser().coverage(sim.now()).ready);
+    CHECK(sim.localiser().dropped() == 0);
+  }
+}
+
+TEST_CASE("spine-loss: 20 percent one way on s1>l2 is that link, within five seconds", "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Simulator sim(lab(seed));
+    sim.run(60);
+    sim.link("s1>l2").loss = 0.2;
+    const auto took = sim.until(FindingKind::LinkLoss, "link:s1>l2", 30);
+    INFO("seed " << seed);
+    CHECK(took.value_or(99) <= 6);
+    sim.run(30);
+    CHECK(sim.raised() == Names{"link_loss link:s1>l2"});
+  }
+}
+
+TEST_CASE("spine-delay: 50 ms one way on s1>l2 is that link and direction", "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Simulator sim(lab(seed));
+    sim.run(60);
+    sim.link("s1>l2").delay_ms = 50;
+    const auto took = sim.until(FindingKind::LinkDelay, "link:s1>l2", 30);
+    INFO("seed " << seed);
+    CHECK(took.value_or(99) <= 6);
+    sim.run(30);
+    CHECK(sim.raised() == Names{"link_delay link:s1>l2"});
+  }
+}
+
+TEST_CASE("spine-ecn: marks one way on s1>l2 are that link and direction, and no loss", "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Simulator sim(lab(seed));
+    sim.run(60);
+    sim.link("s1>l2").ce = 0.4;
+    const auto took = sim.until(FindingKind::LinkEcn, "link:s1>l2", 30);
+    INFO("seed " << seed);
+    CHECK(took.value_or(99) <= 6);
+    sim.run(30);
+    CHECK(sim.raised() == Names{"link_ecn link:s1>l2"});
+  }
+}
+
+TEST_CASE("host-link-down: a dead cable with the port still active is one link_down of the cable", "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Simulator sim(lab(seed));
+    sim.run(60);
+    sim.both_ways("h3", "l2", {1, 0, 0, false});
+    const auto took = sim.until(FindingKind::LinkDown, "link:h3-l2", 30);
+    INFO("seed " << seed);
+    CHECK(took.value_or(99) <= 7);
+    sim.run(30);
+    CHECK(sim.raised() == Names{"link_down link:h3-l2"});
+  }
+}
+
+TEST_CASE("host-link-down: the port's own word names the same cable at once", "[localise]") {
+  Simulator sim(lab());
+  sim.run(60);
+  sim.host("h3").port_up = false;
+  sim.send_inventory("h3");
+  CHECK(sim.until(FindingKind::LinkDown, "link:h3-l2", 30).value_or(99) <= 2);
+  sim.run(30);
+  CHECK(sim.raised() == Names{"link_down link:h3-l2"});
+}
+
+TEST_CASE("rnic-gone: a deleted device is rnic_unreachable, and clears when it is back", "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Simulator sim(lab(seed));
+    sim.run(60);
+    sim.host("h3").device = false;
+    sim.run(1);
+    sim.send_inventory("h3");
+    CHECK(sim.until(FindingKind::RnicUnreachable, "rnic:h3/rxe0", 30).value_or(99) <= 3);
+    sim.run(20);
+    sim.host("h3").device = true;
+    ++sim.host("h3").epoch;
+    sim.send_inventory("h3");
+    sim.run(40);
+    INFO("seed " << seed);
+    CHECK(sim.raised() == Names{"rnic_unreachable rnic:h3/rxe0"});
+    CHECK(sim.active() == Names{});
+    CHECK(sim.localiser().coverage(sim.now()).ready);
+  }
+}
+
+TEST_CASE("host-stall: a frozen weftd is host_silent, no link and no rnic", "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Simulator sim(lab(seed));
+    sim.run(60);
+    sim.host("h3").frozen = true;
+    const auto took = sim.until(FindingKind::HostSilent, "host:h3", 9);
+    sim.run(static_cast<unsigned>(10 - took.value_or(9)));
+    sim.host("h3").frozen = false;
+    sim.run(40);
+    INFO("seed " << seed);
+    CHECK(took.value_or(99) <= 6);
+    CHECK(sim.raised() == Names{"host_silent host:h3"});
+    CHECK(sim.active() == Names{});
+  }
+}
+
+TEST_CASE("host-hog: a host without time to run is host_overloaded, no link and no rnic", "[localise]") {
+  for (const double share : {0.3, 0.7, 0.9}) {
+    Simulator sim(lab());
+    sim.run(60);
+    sim.host("h3").hog = share;
+    CHECK(sim.until(FindingKind::HostOverloaded, "host:h3", 30).value_or(99) <= 6);
+    sim.run(60);
+    sim.host("h3").hog = 0;
+    sim.run(60);
+    INFO("share " << share);
+    CHECK(sim.raised() == Names{"host_overloaded host:h3"});
+    CHECK(sim.active() == Names{});
+  }
+}
+
+TEST_CASE("agent-restart: a goodbye and a start five seconds later raise nothing", "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Simulator sim(lab(seed));
+    sim.run(60);
+    sim.goodbye("h3", 30 * kSecond);
+    sim.run(5);
+    sim.start("h3");
+    sim.run(60);
+    CHECK(sim.raised() == Names{});
+    CHECK(sim.localiser().coverage(sim.now()).ready);
+  }
+}
+
+TEST_CASE("aggregator-restart: during spine-loss the finding is neither lost nor doubled", "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Simulator sim(lab(seed));
+    sim.run(60);
+    sim.link("s1>l2").loss = 0.2;
+    sim.run(20);
+    REQUIRE(sim.active() == Names{"link_loss link:s1>l2"});
+    const std::string id = sim.tracker().active().front().id;
+    sim.restart_aggregator();
+    sim.run(60);
+    CHECK(sim.active() == Names{"link_loss link:s1>l2"});
+    CHECK(sim.tracker().active().front().id == id);
+    CHECK(sim.raised() == Names{"link_loss link:s1>l2"});
+  }
+}

@@ -1,0 +1,440 @@
+#include "tests/unit/lib/localise/simulator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+
+namespace weft::test {
+namespace {
+
+std::uint64_t hash(std::uint64_t h, const std::string& text) {
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return h ^ (h >> 29);
+}
+
+constexpr Nanos kWallOffset = 1'700'000'000 * kSecond;
+
+}  // namespace
+
+std::uint64_t Random::next() {
+  std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+double Random::uniform() { return static_cast<double>(next() >> 11) / 9007199254740992.0; }
+
+std::string describe(const model::Finding& finding) {
+  return std::string(model::finding_info(finding.kind).name) + " " + finding.subject;
+}
+
+Simulator::Simulator(SimConfig config) : config_(config), random_(config.seed), tracker_({}) {
+  for (unsigned leaf = 0; leaf < config_.leaves; ++leaf) {
+    for (unsigned i = 0; i < config_.hosts_per_leaf; ++i) {
+      SimHost host;
+      host.name = "h" + std::to_string(leaf * config_.hosts_per_leaf + i + 1);
+      host.leaf = leaf;
+      hosts_.emplace(host.name, host);
+    }
+  }
+  if (config_.topology) build_topology();
+  localiser_ = localise::Localiser::create(config_.localiser, topology_);
+  for (auto& [name, host] : hosts_) start(name);
+}
+
+// Addresses: 10.LEAF.SPINE.x for l-s cables (.1 at the leaf, .2 at the spine), 10.200+..; hosts likewise.
+std::string Simulator::address_of(const std::string& node, const std::string& from) const {
+  if (!config_.inbound_addresses) return "192.0." + std::to_string(node[0] == 'l' ? 1 : 2) + "." + node.substr(1);
+  const auto number = [](const std::string& name) { return std::stoul(name.substr(1)); };
+  if (node[0] == 'h')
+    return "10.255." + std::to_string(number(node) / 60) + "." + std::to_string(number(node) % 60 * 4 + 2);
+  if (from[0] == 'h')
+    return "10.255." + std::to_string(number(from) / 60) + "." + std::to_string(number(from) % 60 * 4 + 1);
+  const std::string& leaf = node[0] == 'l' ? node : from;
+  const std::string& spine = node[0] == 's' ? node : from;
+  return "10." + std::to_string(number(leaf)) + "." + std::to_string(number(spine)) + (node[0] == 'l' ? ".1" : ".2");
+}
+
+void Simulator::build_topology() {
+  std::string text = "fabric = \"sim\"\n";
+  for (unsigned l = 1; l <= config_.leaves; ++l)
+    text += "[[switch]]\nname = \"l" + std::to_string(l) + "\"\ntier = \"leaf\"\n";
+  for (unsigned s = 1; s <= config_.spines; ++s)
+    text += "[[switch]]\nname = \"s" + std::to_string(s) + "\"\ntier = \"spine\"\n";
+  for (const auto& [name, host] : hosts_) text += "[[host]]\nname = \"" + name + "\"\n";
+  const auto cable = [&](const std::string& a, const std::string& b, const std::string& to_a, const std::string& to_b) {
+    text += "[[link]]\na = \"" + a + "\"\nb = \"" + b + "\"\na_addresses = [\"" + to_a + "\"]\nb_addresses = [\"" +
+            to_b + "\"]\n";
+  };
+  const bool inbound = config_.inbound_addresses;
+  config_.inbound_addresses = true;
+  for (const auto& [name, host] : hosts_) {
+    const std::string leaf = "l" + std::to_string(host.leaf + 1);
+    cable(name + "/rxe0", leaf, address_of(name, leaf), address_of(leaf, name));
+  }
+  for (unsigned l = 1; l <= config_.leaves; ++l) {
+    for (unsigned s = 1; s <= config_.spines; ++s) {
+      const std::string leaf = "l" + std::to_string(l);
+      const std::string spine = "s" + std::to_string(s);
+      cable(leaf, spine, address_of(leaf, spine), address_of(spine, leaf));
+    }
+  }
+  config_.inbound_addresses = inbound;
+  auto parsed = localise::Topology::parse(text, "sim.toml");
+  if (!parsed) throw std::runtime_error(parsed.error().context);
+  topology_ = *parsed;
+}
+
+unsigned Simulator::spine_of(const std::string& from, const std::string& to, std::uint16_t port) const {
+  return static_cast<unsigned>(hash(hash(config_.seed * 77 + port * 2654435761ULL, from), to) >> 7) % config_.spines;
+}
+
+std::vector<std::string> Simulator::way(const std::string& from, const std::string& to, std::uint16_t port) const {
+  const std::string a = "l" + std::to_string(hosts_.at(from).leaf + 1);
+  const std::string b = "l" + std::to_string(hosts_.at(to).leaf + 1);
+  if (a == b) return {from, a, to};
+  return {from, a, "s" + std::to_string(spine_of(from, to, port) + 1), b, to};
+}
+
+void Simulator::both_ways(const std::string& a, const std::string& b, LinkFault fault) {
+  faults_[a + ">" + b] = fault;
+  faults_[b + ">" + a] = fault;
+}
+
+void Simulator::send_inventory(const std::string& name) {
+  const SimHost& host = hosts_.at(name);
+  model::Inventory inventory;
+  inventory.host = name;
+  if (host.device) {
+    model::RdmaDevice device;
+    device.name = "rxe0";
+    device.driver = "rxe";
+    model::RdmaPort port;
+    port.state = host.port_up ? model::PortState::Active : model::PortState::Down;
+    device.ports.push_back(port);
+    inventory.devices.push_back(device);
+    model::ProbeEndpoint endpoint;
+    endpoint.device = "rxe0";
+    endpoint.transport = "rdma";
+    endpoint.address = address_of(name, "l1");
+    endpoint.hello_port = 18515;
+    endpoint.responder_epoch = host.epoch;
+    for (unsigned p = 0; p < config_.ports; ++p) {
+      const auto base = static_cast<std::uint16_t>(49152 + hash(host.epoch, name) % 1000 * 16);
+      endpoint.prober_ports.push_back(static_cast<std::uint16_t>(base + p));
+      endpoint.responder_ports.push_back(static_cast<std::uint16_t>(base + 8000 + p));
+    }
+    inventory.endpoints.push_back(endpoint);
+  }
+  localiser_->on_inventory(inventory, now_);
+}
+
+void Simulator::goodbye(const std::string& name, Nanos allowance) {
+  hosts_.at(name).stopped = true;
+  localiser_->on_goodbye(name, allowance, now_);
+}
+
+void Simulator::start(const std::string& name) {
+  SimHost& host = hosts_.at(name);
+  host.stopped = false;
+  ++host.epoch;
+  ++host.agent_epoch;
+  traced_at_[name].clear();
+  localiser_->on_contact(name, now_);
+  localiser_->on_start(name, host.agent_epoch, now_);
+  send_inventory(name);
+}
+
+void Simulator::restart_aggregator() {
+  const std::vector<model::Finding> active_before = tracker_.active();
+  localiser_ = localise::Localiser::create(config_.localiser, topology_);
+  tracker_ = detect::FindingTracker({});
+  tracker_.restore(active_before, now_);
+  traced_at_.clear();
+  for (auto& [name, host] : hosts_) {
+    if (host.frozen || host.stopped) continue;
+    localiser_->on_contact(name, now_);
+    localiser_->on_start(name, host.agent_epoch, now_);
+    send_inventory(name);
+  }
+}
+
+bool Simulator::burst(const SimHost& host, double at) const { return host.hog > 0 && std::fmod(at, 1.0) < host.hog; }
+
+double Simulator::stall_ms(const std::string& host, double at) const {
+  double ms = 0;
+  const auto own = host_stall_.find(host);
+  if (own != host_stall_.end() && at >= own->second.from && at < own->second.to) ms = (own->second.to - at) * 1000;
+  const SimHost& h = hosts_.at(host);
+  if (burst(h, at)) ms = std::max(ms, (h.hog - std::fmod(at, 1.0)) * 1000);
+  return ms;
+}
+
+bool Simulator::host_away(const SimHost& host, double) const { return host.frozen || host.stopped || !host.device; }
+
+void Simulator::probe_path(SimHost& host, const model::PlanTarget& target, std::uint16_t forward, std::uint16_t back,
+                           double rate, double at) {
+  const std::string to = target.to.substr(0, target.to.find('/'));
+  const auto responder = hosts_.find(to);
+  if (responder == hosts_.end()) return;
+  SimHost& peer = responder->second;
+  model::PathWindow window;
+  window.key = {host.name + "/rxe0", target.to, forward, back};
+  window.responder_epoch = peer.epoch;
+  Sent& sent = sent_[window.key];
+  const std::vector<std::string> out = way(host.name, to, forward);
+  const std::vector<std::string> in = way(to, host.name, back);
+  const bool cable_down = !host.port_up;
+
+  sent.credit += rate;
+  const auto count = static_cast<unsigned>(sent.credit);
+  sent.credit -= count;
+  for (unsigned i = 0; i < count && !cable_down; ++i) {
+    Probe probe;
+    probe.sent_at = at - 1 + (i + random_.uniform()) / count;
+    double extra = 0;
+    const auto cross = [&](const std::vector<std::string>& nodes, bool& ce, bool& bleach) {
+      for (std::size_t k = 0; k + 1 < nodes.size(); ++k) {
+        if (random_.chance(config_.noise.loss)) return false;
+        if (faults_.empty()) continue;
+        const auto fault = faults_.find(nodes[k] + ">" + nodes[k + 1]);
+        if (fault == faults_.end()) continue;
+        if (random_.chance(fault->second.loss)) return false;
+        ce = ce || random_.chance(fault->second.ce);
+        bleach = bleach || fault->second.bleach;
+        extra += fault->second.delay_ms;
+      }
+      return true;
+    };
+    const bool refused = host.peers_refused.count(to) != 0 || peer.peers_refused.count(host.name) != 0;
+    if (refused || random_.chance(host.send_loss) || !cross(out, probe.ce_out, probe.bleach_out) ||
+        random_.chance(peer.receive_loss) || host_away(peer, probe.sent_at) || !peer.port_up) {
+      probe.outcome = 1;
+    } else if (random_.chance(peer.send_loss) || !cross(in, probe.ce_back, probe.bleach_back) ||
+               random_.chance(host.receive_loss)) {
+      probe.outcome = 2;
+    }
+    const double base = config_.noise.rtt_ms * (0.6 + 0.2 * double(hash(9, window.key.from + window.key.to) % 5));
+    double rtt = base * (0.7 + 0.9 * random_.uniform() * random_.uniform());
+    if (random_.chance(config_.noise.tail)) rtt += base * 9 * random_.uniform();
+    if (probe.sent_at >= fabric_stall_.from && probe.sent_at < fabric_stall_.to)
+      extra += (fabric_stall_.to - probe.sent_at) * 1000;
+    extra += stall_ms(to, probe.sent_at) + stall_ms(host.name, probe.sent_at);
+    probe.rtt_ms = rtt + extra;
+    if (probe.outcome == 0 && probe.rtt_ms > 500) {
+      probe.outcome = 1;
+      probe.late = true;
+    }
+    sent.probes.push_back(probe);
+  }
+
+  std::vector<double> rtts;
+  std::vector<Probe> undecided;
+  std::sort(sent.probes.begin(), sent.probes.end(),
+            [](const Probe& a, const Probe& b) { return a.sent_at < b.sent_at; });
+  for (std::size_t i = 0; i < sent.probes.size(); ++i) {
+    const Probe& p = sent.probes[i];
+    const double decided = p.outcome == 0 ? p.sent_at + p.rtt_ms / 1000 : p.sent_at + 0.5;
+    if (decided > at) {
+      undecided.push_back(p);
+      continue;
+    }
+    ++window.sent;
+    if (p.outcome == 0) {
+      ++window.acked;
+      rtts.push_back(p.rtt_ms);
+    } else {
+      bool told = false;
+      for (std::size_t j = i + 1; j < sent.probes.size() && !told; ++j) {
+        const Probe& later = sent.probes[j];
+        told = later.outcome == 0 && later.sent_at + later.rtt_ms / 1000 < decided;
+      }
+      if (p.late) {
+        ++window.lost_unknown;
+        ++window.late;
+      } else if (!told) {
+        ++window.lost_unknown;
+      } else {
+        ++(p.outcome == 1 ? window.forward : window.back).lost;
+      }
+    }
+    if (p.outcome == 0) {
+      ++(p.bleach_out ? window.forward.bleached : window.forward.ecn_capable);
+      ++(p.bleach_back ? window.back.bleached : window.back.ecn_capable);
+      if (p.ce_out && !p.bleach_out) ++window.forward.ce;
+      if (p.ce_back && !p.bleach_back) ++window.back.ce;
+    }
+  }
+  sent.probes = std::move(undecided);
+  if (!rtts.empty()) {
+    std::sort(rtts.begin(), rtts.end());
+    const auto ns = [](double ms) { return static_cast<Nanos>(ms * 1e6); };
+    window.rtt_min_ns = ns(rtts.front());
+    window.rtt_median_ns = ns(rtts[rtts.size() / 2]);
+    window.rtt_p90_ns = ns(rtts[rtts.size() * 9 / 10]);
+    window.rtt_max_ns = ns(rtts.back());
+  }
+  if (window.sent == 0) return;
+  ++windows_;
+  localiser_->on_window(window, static_cast<Nanos>(at * 1e9));
+}
+
+void Simulator::trace(SimHost& host, const std::string& to, std::uint16_t port, double at, unsigned counted) {
+  model::PathTrace trace;
+  trace.from = host.name + "/rxe0";
+  trace.to = to + "/rxe0";
+  trace.source_port = port;
+  const std::vector<std::string> nodes = way(host.name, to, port);
+  double arrive = 1;  // share of probes that get this far
+  double delay = 0;
+  double ce = 0;
+  trace.complete = true;
+  for (std::size_t k = 1; k + 1 < nodes.size(); ++k) {
+    const auto fault = faults_.find(nodes[k - 1] + ">" + nodes[k]);
+    if (fault != faults_.end()) {
+      arrive *= 1 - fault->second.loss;
+      delay += fault->second.delay_ms;
+      ce = 1 - (1 - ce) * (1 - fault->second.ce);
+    }
+    if (!host.port_up) arrive = 0;
+    model::TraceHop hop;
+    hop.ttl = static_cast<std::uint8_t>(k);
+    const unsigned tries = counted == 0 ? 2 : counted;
+    unsigned answered = 0;
+    unsigned marked = 0;
+    for (unsigned i = 0; i < tries; ++i) {
+      if (!random_.chance(arrive) || random_.chance(config_.silent_hop)) continue;
+      ++answered;
+      marked += random_.chance(ce) ? 1 : 0;
+    }
+    if (answered > 0) hop.address = address_of(nodes[k], nodes[k - 1]);
+    if (counted != 0) {
+      hop.sent = static_cast<std::uint16_t>(tries);
+      hop.answered = static_cast<std::uint16_t>(answered);
+      hop.ecn_capable = hop.answered;
+      hop.ce = static_cast<std::uint16_t>(marked);
+      if (answered > 0) {
+        const double rtt = delay + config_.noise.rtt_ms * (0.6 + random_.uniform());
+        hop.rtt_ns = static_cast<Nanos>(rtt * 1e6);
+      }
+    }
+    trace.complete = trace.complete && answered > 0;
+    trace.hops.push_back(hop);
+  }
+  localiser_->on_trace(trace, static_cast<Nanos>(at * 1e9));
+}
+
+void Simulator::agent_second(SimHost& host, double at) {
+  const auto received = static_cast<Nanos>(at * 1e9);
+  if (host.frozen || host.stopped) return;
+  if (host.reports) localiser_->on_contact(host.name, received);
+  if (host.reports) {
+    model::HostHealth health;
+    double gap = 3 + 8 * random_.uniform();
+    const auto stall = host_stall_.find(host.name);
+    if (stall != host_stall_.end() && stall->second.to > at - 1 && stall->second.to <= at) {
+      gap = std::max(gap, (stall->second.to - stall->second.from) * 1000);
+    }
+    gap = std::max(gap, host.hog * 1000);
+    health.max_gap_ns = static_cast<Nanos>(gap * 1e6);
+    health.total_gap_ns = gap > 20 ? health.max_gap_ns : 0;
+    localiser_->on_health(host.name, health, received);
+  }
+  const auto plan = plans_.find(host.name);
+  if (plan == plans_.end() || !host.device) return;
+  const auto base = static_cast<std::uint16_t>(49152 + hash(host.epoch, host.name) % 1000 * 16);
+  unsigned budget = config_.hosts_per_leaf * config_.leaves > 64 ? 60 : 24;  // traces a second
+  for (const model::PlanTarget& target : plan->second.targets) {
+    const std::string to = target.to.substr(0, target.to.find('/'));
+    const auto peer = hosts_.find(to);
+    if (peer == hosts_.end()) continue;
+    const auto peer_base = static_cast<std::uint16_t>(49152 + hash(peer->second.epoch, to) % 1000 * 16);
+    for (const model::PlanPath& path : target.paths) {
+      std::uint16_t forward = path.forward_port;
+      std::uint16_t back = path.return_port;
+      if (forward == 0) {
+        for (unsigned p = 0; p < config_.ports; ++p) {
+          const unsigned turn = port_turn_[host.name + target.to]++;
+          probe_path(host, target, static_cast<std::uint16_t>(base + turn % config_.ports),
+                     static_cast<std::uint16_t>(peer_base + 8000 + turn / config_.ports % config_.ports),
+                     path.probes_per_s / config_.ports, at);
+        }
+        continue;
+      }
+      probe_path(host, target, forward, back, path.probes_per_s, at);
+    }
+    // Its own probe ports towards the peer, and its answering ports: refreshed every half minute, paced.
+    for (unsigned p = 0; p < 2 * config_.ports; ++p) {
+      const auto port = static_cast<std::uint16_t>(p < config_.ports ? base + p : base + 8000 + p - config_.ports);
+      double& last = traced_at_[host.name][to + ":" + std::to_string(port)];
+      if (budget == 0 || (last != 0 && at - last < 30)) continue;
+      last = at;
+      --budget;
+      trace(host, to, port, at, 0);
+    }
+  }
+  if (config_.hop_counts) {
+    for (const model::PlanTrace& wanted : plan->second.traces) {
+      trace(host, wanted.to.substr(0, wanted.to.find('/')), wanted.source_port, at, 5);
+    }
+  }
+}
+
+void Simulator::step() {
+  now_ += kSecond;
+  const double begin = static_cast<double>(now_ - kSecond) / 1e9;
+  if (random_.chance(config_.noise.fabric_stall_per_s)) {
+    const double from = begin + random_.uniform();
+    fabric_stall_ = {from, from + 0.02 + 0.38 * random_.uniform()};
+  }
+  std::vector<std::pair<double, SimHost*>> order;
+  for (auto& [name, host] : hosts_) {
+    if (random_.chance(config_.noise.host_stall_per_s)) {
+      const double from = begin + random_.uniform() - 0.25;
+      host_stall_[name] = {from, from + 0.02 + 0.23 * random_.uniform()};
+    }
+    order.emplace_back(begin + static_cast<double>(hash(3, name) % 1000) / 1000, &host);
+  }
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [at, host] : order) agent_second(*host, at);
+
+  const auto clock = std::chrono::steady_clock::now();
+  std::vector<model::Finding> verdicts;
+  for (localise::Verdict& verdict : localiser_->judge(now_)) verdicts.push_back(std::move(verdict.finding));
+  judge_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - clock).count();
+  for (detect::FindingChange& change : tracker_.step(verdicts, now_, now_ + kWallOffset)) {
+    if (change.what != detect::FindingChange::What::Raised) continue;
+    told_.push_back(describe(change.finding));
+    if (change.finding.severity == model::Severity::Info) continue;
+    raised_.push_back(describe(change.finding));
+    raised_findings_.push_back(std::move(change.finding));
+  }
+  plans_ = localiser_->plan(now_);
+}
+
+std::optional<double> Simulator::until(model::FindingKind kind, const std::string& subject, unsigned seconds) {
+  const std::string wanted = std::string(model::finding_info(kind).name) + " " + subject;
+  for (unsigned i = 1; i <= seconds; ++i) {
+    step();
+    if (std::find(told_.begin(), told_.end(), wanted) != told_.end()) return i;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> Simulator::active() const {
+  std::vector<std::string> out;
+  for (const model::Finding& finding : tracker_.active()) {
+    if (finding.severity != model::Severity::Info) out.push_back(describe(finding));
+  }
+  return out;
+}
+
+std::vector<std::string> Simulator::host_names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, host] : hosts_) out.push_back(name);
+  return out;
+}
+
+}  // namespace weft::test
