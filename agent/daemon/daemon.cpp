@@ -1,0 +1,324 @@
+#include "agent/daemon/daemon.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <asio.hpp>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "agent/collectors/health/scheduling_gaps.h"
+#include "agent/collectors/inventory/inventory_reader.h"
+#include "agent/collectors/inventory/uevent_watch.h"
+#include "agent/daemon/epoch.h"
+#include "agent/daemon/grpc_link.h"
+#include "agent/daemon/metrics_server.h"
+#include "agent/daemon/pipeline.h"
+#include "agent/daemon/real_parts.h"
+#include "lib/base/clock.h"
+#include "lib/base/log.h"
+#include "weft_config.h"
+
+namespace weft::agent {
+namespace {
+
+constexpr auto kTick = std::chrono::seconds(1);
+constexpr int kInventoryTicks = 3;
+constexpr Nanos kInventorySlow = 10 * kSecond;
+constexpr Nanos kStopWithin = 1'500 * kMillisecond;
+
+// Lets threads that outlive the loop post into nothing.
+struct Gate {
+  std::mutex mutex;
+  asio::io_context* io = nullptr;
+};
+
+Post make_post(std::shared_ptr<Gate> gate) {
+  return [gate = std::move(gate)](std::function<void()> work) {
+    std::lock_guard lock(gate->mutex);
+    if (gate->io != nullptr) asio::post(*gate->io, std::move(work));
+  };
+}
+
+// Detached: a call that a broken device never returns from must not keep weftd from going on or stopping. busy counts
+// those still out there.
+Spawn make_spawn(std::shared_ptr<std::atomic<int>> busy) {
+  return [busy = std::move(busy)](std::function<void()> work) {
+    ++*busy;
+    std::thread([busy, work = std::move(work)]() mutable {
+      work();
+      work = nullptr;
+      --*busy;
+    }).detach();
+  };
+}
+
+std::string first_line(const FileReader& files, const std::string& path) {
+  const auto text = read_trimmed(files, path);
+  return text ? *text : "";
+}
+
+class Daemon {
+ public:
+  Daemon(const DaemonOptions& options, Settings settings) : options_(options) {
+    gate_->io = &io_;
+    host_ = settings.agent_name;
+    post_ = make_post(gate_);
+    spawn_ = make_spawn(busy_);
+    Identity identity;
+    identity.version = WEFT_VERSION;
+    identity.kernel = first_line(files_, options_.roots.proc + "/sys/kernel/osrelease");
+    identity.boot_id = first_line(files_, options_.roots.proc + "/sys/kernel/random/boot_id");
+    std::string problem;
+    identity.epoch = next_epoch(files_, settings.state_dir, clock_, problem);
+    if (!problem.empty()) {
+      log::warning("daemon", "no state folder; the wall clock alone tells this start from the last",
+                   {{"reason", problem}});
+    }
+    PipelineParts parts{
+        clock_,
+        post_,
+        spawn_,
+        [this](std::function<void(LinkEvent)> events) { return make_grpc_link(post_, std::move(events)); },
+        [this](const Settings& now) { return real_engines(now, clock_); },
+        [this](const Settings& now) { return real_tracer(now, clock_); },
+        [this] { return std::uniform_real_distribution<double>(0.0, 1.0)(random_); }};
+    pipeline_ = std::make_unique<Pipeline>(std::move(settings), std::move(identity), std::move(parts));
+  }
+
+  int run(const ListenAddress& listen) {
+    auto server = MetricsServer::start(listen, clock_);
+    if (!server) {
+      log::error("daemon", "cannot start", {{"reason", server.error().message()}});
+      return 1;
+    }
+    server_ = std::move(*server);
+    log::info("daemon", "started",
+              {{"version", WEFT_VERSION}, {"metrics", listen.host + ":" + std::to_string(server_->port())}});
+    watch_signals();
+    watch_devices();
+    read_inventory();
+    next_tick_ = std::chrono::steady_clock::now();
+    schedule_tick();
+    io_.run();
+    {
+      std::lock_guard lock(gate_->mutex);
+      gate_->io = nullptr;
+    }
+    if (uevents_) uevent_fd_.release();  // the watch owns it
+    pipeline_.reset();
+    server_.reset();
+    log::info("daemon", "stopped");
+    // A thread still in a driver's call would run into what exit() takes down.
+    if (*busy_ > 0) ::_exit(0);
+    return 0;
+  }
+
+ private:
+  void watch_signals() {
+    signals_.async_wait([this](const asio::error_code& error, int number) {
+      if (error) return;
+      if (number == SIGHUP) {
+        reload();
+      } else {
+        stop(number == SIGINT ? "SIGINT" : "SIGTERM");
+      }
+      watch_signals();
+    });
+  }
+
+  void reload() {
+    if (stopping_) return;
+    notify_service_manager("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(clock_.monotonic_ns() / kMicrosecond));
+    auto settings = load_settings(files_, options_.config_path, options_.host_name);
+    if (settings) {
+      if (!options_.log_level.empty()) log::parse_level(options_.log_level, settings->log_level);
+      pipeline_->reload(std::move(*settings));
+      log::info("config", "read again", {{"file", options_.config_path}});
+    } else {
+      log::error("config", "the new configuration is bad; the old one stays", {{"reason", settings.error().message()}});
+    }
+    notify_service_manager("READY=1");
+    arm_wake();
+  }
+
+  void stop(const std::string& reason) {
+    if (stopping_) return;
+    stopping_ = true;
+    stop_by_ = clock_.monotonic_ns() + kStopWithin;
+    log::info("daemon", "stopping", {{"reason", reason}});
+    notify_service_manager("STOPPING=1");
+    pipeline_->stop(reason);
+    tick_timer_.cancel();
+    if (uevents_) uevent_fd_.cancel();
+    await_stop();
+  }
+
+  void await_stop() {
+    if (pipeline_->stopped() || clock_.monotonic_ns() >= stop_by_) {
+      if (!pipeline_->stopped()) log::warning("daemon", "stopping without waiting longer");
+      io_.stop();
+      return;
+    }
+    wake_timer_.expires_after(std::chrono::milliseconds(10));
+    wake_timer_.async_wait([this](const asio::error_code&) { await_stop(); });
+  }
+
+  void schedule_tick() {
+    next_tick_ += kTick;
+    // After a stop of the process the missed ticks are gone, not made up for.
+    const auto now = std::chrono::steady_clock::now();
+    if (next_tick_ < now) next_tick_ = now + kTick;
+    tick_timer_.expires_at(next_tick_);
+    tick_timer_.async_wait([this](const asio::error_code& error) {
+      if (error || stopping_) return;
+      on_tick();
+      schedule_tick();
+    });
+  }
+
+  void on_tick() {
+    if (++ticks_ % kInventoryTicks == 0) read_inventory();
+    pipeline_->on_second(health_.take_window());
+    arm_wake();
+    const bool healthy = pipeline_->ready() && pipeline_->progressing();
+    server_->publish(pipeline_->page(), healthy,
+                     pipeline_->ready() ? "every device blocks in its driver" : "no inventory yet");
+    tell_service_manager(healthy);
+  }
+
+  // The kernel tells of a device that goes before it waits for those who hold it.
+  void watch_devices() {
+    auto source = inventory::open_kernel_uevents();
+    if (!source) {
+      log::warning("inventory", "no device events; changes are seen within seconds",
+                   {{"reason", source.error().message()}});
+      return;
+    }
+    uevents_ = std::make_unique<inventory::UeventWatch>(std::move(*source), files_, options_.roots.sys);
+    uevent_fd_.assign(uevents_->fd());
+    await_device_event();
+  }
+
+  void await_device_event() {
+    uevent_fd_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const asio::error_code& error) {
+      if (error || stopping_) return;
+      const auto events = uevents_->take();
+      if (!events) {
+        log::error("inventory", "device events ended; changes are seen within seconds",
+                   {{"reason", events.error().message()}});
+        return;
+      }
+      for (const inventory::DeviceEvent& event : *events) {
+        using Kind = inventory::DeviceEvent::Kind;
+        if (event.kind == Kind::Removed) pipeline_->on_device_gone(event.device);
+        if (event.kind == Kind::Added) pipeline_->on_device_back(event.device);
+        if (event.kind == Kind::Lost) pipeline_->on_device_back("");
+      }
+      if (!events->empty()) {
+        outdated_ = reading_;  // what is being read now may be of before
+        read_inventory();
+        arm_wake();
+      }
+      await_device_event();
+    });
+  }
+
+  void tell_service_manager(bool healthy) {
+    if (!ready_told_ && pipeline_->ready()) {
+      ready_told_ = true;
+      notify_service_manager("READY=1");
+    }
+    const std::string status = pipeline_->status_line();
+    if (status != status_told_) notify_service_manager("STATUS=" + status);
+    status_told_ = status;
+    if (watchdog_ns_ > 0 && healthy) notify_service_manager("WATCHDOG=1");
+  }
+
+  // One timer for the stream's next deadline; a busy session is driven by its events.
+  void arm_wake() {
+    if (stopping_) return;
+    const Nanos due = pipeline_->next_wake_ns();
+    if (due == INT64_MAX) return;
+    wake_timer_.expires_after(std::chrono::nanoseconds(std::max<Nanos>(due - clock_.monotonic_ns(), 0)));
+    wake_timer_.async_wait([this](const asio::error_code& error) {
+      if (error || stopping_) return;
+      pipeline_->on_wake();
+      arm_wake();
+    });
+  }
+
+  // Reading a port may ask firmware, which may block: off the loop, one at a time.
+  void read_inventory() {
+    if (reading_) {
+      read_again_ = true;
+      if (!slow_told_ && clock_.monotonic_ns() - reading_since_ > kInventorySlow) {
+        slow_told_ = true;
+        log::warning("inventory", "reading devices has not returned for 10 s; the last inventory stands");
+      }
+      return;
+    }
+    reading_ = true;
+    read_again_ = slow_told_ = false;
+    reading_since_ = clock_.monotonic_ns();
+    spawn_([post = post_, roots = options_.roots, host = host_, this] {
+      const SystemFiles files;
+      auto inventory = std::make_shared<Result<model::Inventory>>(inventory::read_inventory(files, roots.sys, host));
+      auto interfaces = std::make_shared<Result<std::vector<NetInterface>>>(list_interfaces(files, roots.sys));
+      // The loop, and so this daemon, lives when posted work runs.
+      post([this, inventory, interfaces] {
+        reading_ = false;
+        if (!std::exchange(outdated_, false)) {
+          pipeline_->on_inventory(std::move(*inventory),
+                                  *interfaces ? std::move(**interfaces) : std::vector<NetInterface>{});
+        }
+        if (read_again_) read_inventory();
+        arm_wake();
+      });
+    });
+  }
+
+  const DaemonOptions options_;
+  const SystemClock clock_;
+  const SystemFiles files_;
+  asio::io_context io_{1};
+  std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  std::shared_ptr<std::atomic<int>> busy_ = std::make_shared<std::atomic<int>>(0);
+  Post post_;
+  Spawn spawn_;
+  asio::signal_set signals_{io_, SIGTERM, SIGINT, SIGHUP};
+  asio::steady_timer tick_timer_{io_};
+  asio::steady_timer wake_timer_{io_};
+  std::chrono::steady_clock::time_point next_tick_;
+  std::mt19937_64 random_{std::random_device{}()};
+  std::string host_;
+  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<inventory::UeventWatch> uevents_;
+  asio::posix::stream_descriptor uevent_fd_{io_};
+  health::HealthMonitor health_{clock_, files_, options_.roots.proc};
+  std::unique_ptr<MetricsServer> server_;
+  const Nanos watchdog_ns_ = watchdog_interval_ns();
+  std::uint64_t ticks_ = 0;
+  bool stopping_ = false;
+  Nanos stop_by_ = 0;
+  bool ready_told_ = false;
+  std::string status_told_;
+  bool reading_ = false, read_again_ = false, outdated_ = false, slow_told_ = false;
+  Nanos reading_since_ = 0;
+};
+
+}  // namespace
+
+int run_daemon(const DaemonOptions& options, Settings settings) {
+  if (!options.log_level.empty()) log::parse_level(options.log_level, settings.log_level);
+  log::set_level(settings.log_level);
+  ::signal(SIGPIPE, SIG_IGN);
+  const ListenAddress listen = settings.metrics;
+  Daemon daemon(options, std::move(settings));
+  return daemon.run(listen);
+}
+
+}  // namespace weft::agent

@@ -1,0 +1,47 @@
+// What weftd says about itself on /metrics: totals that survive an engine being opened anew, and a snapshot a second.
+// Main loop only; the vector it returns is handed to the server as an immutable whole.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/daemon/endpoint_keeper.h"
+#include "agent/daemon/stream_session.h"
+#include "lib/model/metric.h"
+#include "lib/model/path.h"
+
+namespace weft::agent {
+
+struct PageInput {
+  std::string host, version, kernel;
+  StreamState stream = StreamState::Inactive;
+  StreamStats stream_stats;
+  std::uint64_t unacknowledged = 0;  // sent, not acknowledged
+  std::uint64_t waiting = 0;         // in the outbox
+  std::uint64_t dropped_samples = 0, refused_records = 0;
+  std::uint64_t limitations = 0;
+  std::uint64_t plan_revision = 0;
+  std::optional<model::HostHealth> health;
+};
+
+class MetricsPage {
+ public:
+  void add(const std::vector<EngineReport>& reports);
+  std::vector<model::MetricSample> samples(const PageInput& input) const;
+
+ private:
+  // Engine counters start again when a device is opened anew; exported ones must not.
+  struct Totals {
+    probes::EngineStats last;
+    probes::EngineStats sum;
+    std::map<std::string, std::uint64_t> rejected_last, rejected_sum;
+    std::map<std::string, double> round_trip_s;  // by peer, last window that had one
+    bool open = false;
+  };
+  std::map<std::string, Totals> devices_;
+};
+
+}  // namespace weft::agent

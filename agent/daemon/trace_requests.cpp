@@ -1,0 +1,81 @@
+#include "agent/daemon/trace_requests.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace weft::agent {
+namespace {
+
+constexpr std::uint16_t kRocePort = 4791;
+
+}  // namespace
+
+std::vector<probes::TraceRequest> TraceRequests::make(
+    const std::vector<EngineReport>& reports, const std::map<std::string, std::vector<model::PlanTarget>>& targets,
+    const std::vector<model::PlanTrace>& suspects) {
+  std::vector<probes::TraceRequest> suspected, used, spare;
+  std::set<std::pair<std::string, std::string>> pairs;
+  for (const EngineReport& report : reports) {
+    const std::string from = host_ + "/" + report.spec.device;
+    for (const model::PathWindow& window : report.windows) {
+      if (window.forward.hops) hops_[{window.key.from, window.key.to}][window.key.forward_port] = *window.forward.hops;
+    }
+    // The way of a UDP probe ends at the peer's own port; RoCE's is always the same.
+    std::map<std::string, std::uint16_t> peer_port;
+    for (const probes::PeerStatus& peer : report.peers) {
+      if (!peer.return_ports.empty()) peer_port[peer.to] = peer.return_ports.front();
+    }
+    const auto add = [&](std::vector<probes::TraceRequest>& out, const std::string& to, const std::string& to_address,
+                         std::uint16_t port) {
+      probes::TraceRequest request;
+      request.from = from;
+      request.to = to;
+      request.from_address = report.endpoint.address;
+      request.to_address = to_address;
+      request.netdev = report.spec.netdev;
+      request.source_port = port;
+      request.traffic_class = traffic_class_;
+      const auto other = peer_port.find(to);
+      request.destination_port = report.spec.rdma || other == peer_port.end() ? kRocePort : other->second;
+      if (const auto known = hops_.find({from, to}); known != hops_.end() && !known->second.empty()) {
+        const auto same = known->second.find(port);
+        request.hops = same != known->second.end() ? same->second : known->second.begin()->second;
+      }
+      pairs.insert({from, to});
+      out.push_back(std::move(request));
+    };
+    std::set<std::pair<std::string, std::uint16_t>> counted;
+    for (const model::PlanTrace& suspect : suspects) {
+      if (suspect.from_device != report.spec.device || !counted.insert({suspect.to, suspect.source_port}).second)
+        continue;
+      add(suspected, suspect.to, suspect.to_address, suspect.source_port);
+      suspected.back().probes_per_hop_per_s = suspect.probes_per_hop_per_s;
+    }
+    const auto once = [&](std::vector<probes::TraceRequest>& out, const std::string& to, const std::string& to_address,
+                          std::uint16_t port) {
+      if (counted.count({to, port}) == 0) add(out, to, to_address, port);
+    };
+    const auto mine = targets.find(report.spec.device);
+    if (mine != targets.end()) {
+      for (const model::PlanTarget& target : mine->second) {
+        std::set<std::uint16_t> wanted;
+        for (const model::PlanPath& path : target.paths) wanted.insert(path.forward_port);
+        for (const std::uint16_t port : report.endpoint.prober_ports) {
+          once(wanted.count(port) != 0 || wanted.count(0) != 0 ? used : spare, target.to, target.to_address, port);
+        }
+      }
+    }
+    for (const auto& [peer, address] : report.registered) {
+      for (const std::uint16_t port : report.endpoint.responder_ports) once(used, peer, address, port);
+    }
+  }
+  for (auto it = hops_.begin(); it != hops_.end();) it = pairs.count(it->first) != 0 ? std::next(it) : hops_.erase(it);
+  suspected.insert(suspected.end(), std::make_move_iterator(used.begin()), std::make_move_iterator(used.end()));
+  suspected.insert(suspected.end(), std::make_move_iterator(spare.begin()), std::make_move_iterator(spare.end()));
+  left_out_ = suspected.size() > max_requests_ ? suspected.size() - max_requests_ : 0;
+  if (left_out_ > 0) suspected.resize(max_requests_);
+  return suspected;
+}
+
+}  // namespace weft::agent

@@ -1,0 +1,39 @@
+// Which paths to trace: own prober ports to each target, own responder ports to each peer that holds a lease here.
+// Pure, apart from the hop counts it remembers. Main loop only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/daemon/endpoint_keeper.h"
+#include "lib/model/plan.h"
+#include "probes/trace/trace_schedule.h"
+
+namespace weft::agent {
+
+class TraceRequests {
+ public:
+  TraceRequests(std::string host, std::uint8_t traffic_class, std::size_t max_requests)
+      : host_(std::move(host)), traffic_class_(traffic_class), max_requests_(max_requests) {}
+
+  // Ports in use come first, so that the bound leaves out what matters least. left_out counts those.
+  // suspects: paths whose routers the plan wants counted.
+  std::vector<probes::TraceRequest> make(const std::vector<EngineReport>& reports,
+                                         const std::map<std::string, std::vector<model::PlanTarget>>& targets,
+                                         const std::vector<model::PlanTrace>& suspects);
+  std::size_t left_out() const { return left_out_; }
+
+ private:
+  std::string host_;
+  std::uint8_t traffic_class_;
+  std::size_t max_requests_;
+  std::size_t left_out_ = 0;
+  // Routers on the way out, as the peer saw them: by (from, to) and source port. Learned from windows; kept, because a
+  // path that loses everything tells no hop count any more.
+  std::map<std::pair<std::string, std::string>, std::map<std::uint16_t, std::uint8_t>> hops_;
+};
+
+}  // namespace weft::agent

@@ -1,0 +1,127 @@
+#include "agent/daemon/endpoint_choice.h"
+
+#include "tests/unit/catch.h"
+
+using namespace weft;
+using namespace weft::agent;
+
+namespace {
+
+model::RdmaDevice device(std::string name, model::PortState state, unsigned ports = 1) {
+  model::RdmaDevice out;
+  out.name = std::move(name);
+  for (unsigned number = 1; number <= ports; ++number) {
+    model::RdmaPort port;
+    port.number = number;
+    port.state = state;
+    port.link_layer = model::LinkLayer::Ethernet;
+    port.netdev = "eth" + std::to_string(number);
+    out.ports.push_back(port);
+  }
+  return out;
+}
+
+model::Inventory host(std::vector<model::RdmaDevice> devices) {
+  model::Inventory out;
+  out.host = "h1";
+  out.devices = std::move(devices);
+  return out;
+}
+
+NetInterface interface(std::string name, std::string address, bool hardware = true, bool up = true) {
+  NetInterface out;
+  out.name = std::move(name);
+  out.address = std::move(address);
+  out.prefix_length = 24;
+  out.up = up;
+  out.hardware = hardware;
+  return out;
+}
+
+NetInterface loopback() {
+  NetInterface out = interface("lo", "127.0.0.1", false);
+  out.prefix_length = 8;
+  out.loopback = true;
+  return out;
+}
+
+const std::vector<NetInterface> kInterfaces = {loopback(), interface("eth1", "10.0.1.2"),
+                                               interface("docker0", "172.17.0.1", false)};
+
+}  // namespace
+
+TEST_CASE("endpoints: every allowed RDMA port is one, and a port that is down says so", "[agent]") {
+  const auto choice =
+      choose_endpoints(host({device("mlx5_0", model::PortState::Active, 2), device("mlx5_1", model::PortState::Down)}),
+                       kInterfaces, ProbeSettings{}, false);
+  REQUIRE(choice.specs.size() == 3);
+  CHECK(choice.specs[0].device == "mlx5_0");
+  CHECK(choice.specs[1].device == "mlx5_0.2");
+  CHECK(choice.specs[1].rdma_device == "mlx5_0");
+  CHECK(choice.specs[1].ready);
+  CHECK_FALSE(choice.specs[2].ready);
+  REQUIRE(choice.limitations.size() == 1);
+  CHECK(choice.limitations[0].subject == "port:h1/mlx5_1/1");
+  CHECK_THAT(choice.limitations[0].why, ContainsSubstring("DOWN"));
+}
+
+TEST_CASE("endpoints: the allow-list holds, and a name that is not here is said", "[agent]") {
+  ProbeSettings settings;
+  settings.devices = {"rxe1", "rxe7"};
+  const auto choice = choose_endpoints(
+      host({device("rxe0", model::PortState::Active), device("rxe1", model::PortState::Active)}), {}, settings, true);
+  REQUIRE(choice.specs.size() == 1);
+  CHECK(choice.specs[0].device == "rxe1");
+  REQUIRE(choice.limitations.size() == 1);
+  CHECK(choice.limitations[0].subject == "rnic:h1/rxe7");
+}
+
+TEST_CASE("endpoints: a host that never had an RDMA device probes over UDP and says what that misses", "[agent]") {
+  const auto choice = choose_endpoints(host({}), kInterfaces, ProbeSettings{}, false);
+  REQUIRE(choice.specs.size() == 1);
+  CHECK(choice.specs[0].device == "eth1");
+  CHECK(choice.specs[0].address == "10.0.1.2");
+  REQUIRE(choice.limitations.size() == 1);
+  CHECK_THAT(choice.limitations[0].why, ContainsSubstring("no RDMA device"));
+}
+
+TEST_CASE("endpoints: a host whose RDMA device went away does not turn to UDP", "[agent]") {
+  const auto choice = choose_endpoints(host({}), kInterfaces, ProbeSettings{}, true);
+  CHECK(choice.specs.empty());
+  CHECK(choice.limitations.size() == 1);
+}
+
+TEST_CASE("endpoints: transport rdma never uses UDP, transport udp never RDMA", "[agent]") {
+  ProbeSettings settings;
+  settings.transport = TransportChoice::Rdma;
+  CHECK(choose_endpoints(host({}), kInterfaces, settings, false).specs.empty());
+  settings.transport = TransportChoice::Udp;
+  const auto choice = choose_endpoints(host({device("rxe0", model::PortState::Active)}), kInterfaces, settings, false);
+  REQUIRE(choice.specs.size() == 1);
+  CHECK_FALSE(choice.specs[0].rdma);
+  CHECK(choice.limitations.empty());
+}
+
+TEST_CASE("endpoints: interfaces may be named or given by address, any of 127.0.0.0/8 too", "[agent]") {
+  ProbeSettings settings;
+  settings.transport = TransportChoice::Udp;
+  settings.interfaces = {"127.0.0.5", "docker0", "eth9", "10.0.1.77"};
+  const auto choice = choose_endpoints(host({}), kInterfaces, settings, false);
+  REQUIRE(choice.specs.size() == 2);
+  CHECK(choice.specs[0].device == "lo");
+  CHECK(choice.specs[0].address == "127.0.0.5");
+  CHECK(choice.specs[1].device == "docker0");
+  REQUIRE(choice.limitations.size() == 2);
+  CHECK_THAT(choice.limitations[0].why, ContainsSubstring("eth9"));
+  CHECK_THAT(choice.limitations[1].why, ContainsSubstring("10.0.1.77"));
+}
+
+TEST_CASE("endpoints: nothing to probe from is a limitation, never silence", "[agent]") {
+  ProbeSettings settings;
+  settings.transport = TransportChoice::Udp;
+  const auto choice =
+      choose_endpoints(host({}), {loopback(), interface("eth1", "10.0.1.2", true, false)}, settings, false);
+  CHECK(choice.specs.empty());
+  REQUIRE(choice.limitations.size() == 1);
+  CHECK_THAT(choice.limitations[0].how, ContainsSubstring("probe.interfaces"));
+}

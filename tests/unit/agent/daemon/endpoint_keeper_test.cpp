@@ -1,0 +1,281 @@
+#include "agent/daemon/endpoint_keeper.h"
+
+#include "tests/unit/agent/daemon/fake_engine.h"
+#include "tests/unit/catch.h"
+
+using namespace weft;
+using namespace weft::agent;
+
+namespace {
+
+EndpointSpec spec(std::string device, bool ready = true) {
+  EndpointSpec out;
+  out.device = device;
+  out.rdma = true;
+  out.rdma_device = std::move(device);
+  out.ready = ready;
+  return out;
+}
+
+struct Rig {
+  FakeClock clock;
+  test::FakeThreads threads;
+  std::map<std::string, test::FakeEngineState> devices;
+  std::map<std::string, Error> open_errors;
+  int changes = 0;
+  EndpointKeeper keeper{KeeperOptions{},
+                        "h1",
+                        [this](const EndpointSpec& wanted) -> Result<std::unique_ptr<probes::Engine>> {
+                          const auto error = open_errors.find(wanted.device);
+                          if (error != open_errors.end()) return error->second;
+                          return std::unique_ptr<probes::Engine>(
+                              std::make_unique<test::FakeEngine>(devices[wanted.device], wanted.device));
+                        },
+                        threads.spawn(),
+                        threads.post(),
+                        clock};
+  Rig() {
+    keeper.on_change([this] { ++changes; });
+  }
+  void wait(Nanos by) {
+    clock.advance(by);
+    keeper.tick();
+    threads.run_all();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("devices: one that blocks in opening hides no other and is reported", "[agent]") {
+  test::expect_log("opening the device has not returned");
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  REQUIRE(rig.threads.spawned.size() == 2);
+  auto blocked = std::move(rig.threads.spawned.front());  // rxe0 hangs in the driver
+  rig.threads.spawned.pop_front();
+  rig.threads.run_all();
+  REQUIRE(rig.keeper.endpoints().size() == 1);
+  CHECK(rig.keeper.endpoints()[0].device == "rxe1");
+
+  rig.wait(6 * kSecond);
+  rig.wait(60 * kSecond);
+  CHECK(rig.threads.spawned.empty());  // never a second call into a device that has not answered the first
+  CHECK(rig.keeper.any_stuck());
+  REQUIRE(rig.keeper.limitations().size() == 1);
+  CHECK(rig.keeper.limitations()[0].subject == "rnic:h1/rxe0");
+
+  blocked();
+  rig.threads.run_all();
+  CHECK(rig.keeper.endpoints().size() == 2);
+  CHECK(rig.keeper.limitations().empty());
+  CHECK_FALSE(rig.keeper.any_stuck());
+}
+
+TEST_CASE("devices: one that fails to open is tried again with growing waits, logged once", "[agent]") {
+  test::expect_log("no permission for uverbs0");
+  Rig rig;
+  rig.open_errors["rxe0"] = make_error(Error::Kind::Permission, "no permission for uverbs0");
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  CHECK(rig.keeper.limitations().at(0).why == "no permission for uverbs0");
+  int tries = 0;
+  for (int second = 0; second < 60; ++second) {
+    rig.clock.advance(kSecond);
+    rig.keeper.tick();
+    tries += static_cast<int>(rig.threads.spawned.size());
+    rig.threads.run_all();
+  }
+  CHECK(tries >= 4);
+  CHECK(tries <= 8);
+  CHECK(test::logged().size() == 1);
+
+  rig.open_errors.clear();
+  rig.wait(31 * kSecond);
+  CHECK(rig.keeper.endpoints().size() == 1);
+  CHECK(rig.keeper.limitations().empty());
+}
+
+TEST_CASE("devices: one that goes is let go at once, reported, and opened again when it is back", "[agent]") {
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  rig.threads.run_all();
+  const int before = rig.changes;
+  rig.keeper.device_gone("rxe0");
+  CHECK(rig.changes > before);
+  CHECK(rig.keeper.endpoints().size() == 1);
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].open == 0);
+  CHECK(rig.devices["rxe1"].open == 1);
+  CHECK(rig.keeper.limitations().at(0).why == "the device is gone");
+
+  rig.wait(60 * kSecond);
+  CHECK(rig.devices["rxe0"].opened == 1);  // not before the inventory has it again
+  rig.keeper.set_wanted({spec("rxe1")});
+  rig.keeper.set_wanted({spec("rxe0", false), spec("rxe1")});
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].opened == 1);  // there, but its port is not ACTIVE yet
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].opened == 2);
+  CHECK(rig.devices["rxe1"].opened == 1);
+}
+
+TEST_CASE("devices: one that goes is not opened while sysfs still lists it, only when it is added again", "[agent]") {
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  rig.keeper.device_gone("rxe0");
+  rig.threads.run_all();
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].opened == 1);
+  rig.keeper.device_back("rxe0");
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].opened == 2);
+}
+
+TEST_CASE("devices: a removal that did not happen is forgotten after a while", "[agent]") {
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  rig.keeper.device_gone("rxe0");
+  rig.threads.run_all();
+  rig.clock.advance(20 * kSecond);
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].open == 1);
+}
+
+TEST_CASE("devices: one that goes while it is being opened is closed as soon as it arrives", "[agent]") {
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.keeper.device_gone("rxe0");
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].opened == 1);
+  CHECK(rig.devices["rxe0"].open == 0);
+  CHECK(rig.keeper.endpoints().empty());
+}
+
+TEST_CASE("devices: an engine that stops by itself is closed and opened anew after a wait", "[agent]") {
+  test::expect_log("poll: device removed");
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  rig.devices["rxe0"].failure = "poll: device removed";
+  rig.keeper.tick();
+  rig.devices["rxe0"].failure.clear();
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].open == 0);
+  rig.wait(kSecond);
+  CHECK(rig.devices["rxe0"].open == 1);
+}
+
+TEST_CASE("devices: a port that goes down keeps its engine, so that probing resumes with it", "[agent]") {
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  rig.keeper.set_wanted({spec("rxe0", false)});
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].open == 1);
+  CHECK(rig.devices["rxe0"].opened == 1);
+}
+
+TEST_CASE("devices: targets and ports wanted reach an engine that opens later", "[agent]") {
+  Rig rig;
+  model::PlanTarget target;
+  target.from_device = "rxe0";
+  target.to = "h3/rxe0";
+  rig.keeper.set_targets({{"rxe0", {target}}});
+  rig.keeper.want_ports(12);
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].targets == std::vector<model::PlanTarget>{target});
+  CHECK(rig.devices["rxe0"].ports_wanted == 12);
+  CHECK(rig.devices["rxe1"].targets.empty());
+  rig.keeper.set_targets({});
+  CHECK(rig.devices["rxe0"].targets.empty());
+}
+
+TEST_CASE("devices: an engine with ready peers that sends nothing is opened anew, one without peers is not",
+          "[agent]") {
+  test::expect_log("the engine made no progress");
+  Rig rig;
+  model::PlanTarget target;
+  target.to = "h3/rxe0";
+  target.paths = {{0, 0, 10}};
+  rig.keeper.set_targets({{"rxe0", {target}}, {"rxe1", {target}}});
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  rig.threads.run_all();
+  rig.devices["rxe0"].peers = {{"h3/rxe0", probes::PeerState::Ready, "", 1, "rdma", "", {}}};
+  rig.devices["rxe1"].peers = {{"h3/rxe0", probes::PeerState::Hello, "", 0, "rdma", "", {}}};
+  for (int second = 0; second < 15; ++second) {
+    rig.devices["rxe0"].stats.sent += 10;
+    rig.keeper.collect();
+    rig.wait(kSecond);
+  }
+  CHECK(rig.devices["rxe0"].opened == 1);
+  for (int second = 0; second < 25; ++second) {
+    rig.keeper.collect();
+    rig.wait(kSecond);
+  }
+  CHECK(rig.devices["rxe0"].opened == 2);
+  CHECK(rig.devices["rxe1"].opened == 1);
+}
+
+TEST_CASE("devices: an endpoint no longer wanted is closed and forgotten", "[agent]") {
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  rig.keeper.set_wanted({});
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].open == 0);
+  CHECK(rig.keeper.endpoints().empty());
+  CHECK(rig.keeper.limitations().empty());
+}
+
+TEST_CASE("devices: new settings open every engine anew", "[agent]") {
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  rig.threads.run(rig.threads.spawned);  // opened, but the main loop has not heard
+  rig.keeper.reopen_all([&rig](const EndpointSpec& wanted) -> Result<std::unique_ptr<probes::Engine>> {
+    return std::unique_ptr<probes::Engine>(
+        std::make_unique<test::FakeEngine>(rig.devices[wanted.device], wanted.device));
+  });
+  rig.threads.run_all();
+  rig.wait(kSecond);
+  CHECK(rig.devices["rxe0"].opened == 2);
+  CHECK(rig.devices["rxe0"].open == 1);
+  CHECK(rig.keeper.endpoints().size() == 2);
+}
+
+TEST_CASE("devices: stopping closes all and opens none", "[agent]") {
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  rig.threads.run_all();
+  rig.keeper.close_all();
+  CHECK_FALSE(rig.keeper.all_closed());
+  rig.threads.run_all();
+  rig.wait(60 * kSecond);
+  CHECK(rig.keeper.all_closed());
+  CHECK(rig.devices["rxe0"].open == 0);
+  CHECK(rig.devices["rxe1"].open == 0);
+}
+
+TEST_CASE("devices: an answer that comes after the keeper is gone harms nobody", "[agent]") {
+  FakeClock clock;
+  test::FakeThreads threads;
+  test::FakeEngineState device;
+  {
+    EndpointKeeper keeper(
+        KeeperOptions{}, "h1",
+        [&](const EndpointSpec& wanted) -> Result<std::unique_ptr<probes::Engine>> {
+          return std::unique_ptr<probes::Engine>(std::make_unique<test::FakeEngine>(device, wanted.device));
+        },
+        threads.spawn(), threads.post(), clock);
+    keeper.set_wanted({spec("rxe0")});
+  }
+  threads.run_all();
+  CHECK(device.opened == 1);
+  CHECK(device.open == 0);
+}

@@ -1,0 +1,82 @@
+#include "agent/daemon/metrics_page.h"
+
+#include <algorithm>
+
+#include "tests/unit/catch.h"
+
+using namespace weft;
+using namespace weft::agent;
+
+namespace {
+
+EngineReport report(std::uint64_t sent) {
+  EngineReport out;
+  out.spec.device = "rxe0";
+  out.stats.sent = sent;
+  return out;
+}
+
+const model::MetricSample* find(const std::vector<model::MetricSample>& samples, std::string_view name,
+                                const std::string& label = "") {
+  const auto it = std::find_if(samples.begin(), samples.end(), [&](const model::MetricSample& sample) {
+    const bool labelled = label.empty() || std::any_of(sample.labels.begin(), sample.labels.end(),
+                                                       [&](const auto& pair) { return pair.second == label; });
+    return sample.name == name && labelled;
+  });
+  return it == samples.end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+TEST_CASE("metrics: every sample is in the catalogue with its labels", "[agent]") {
+  MetricsPage page;
+  EngineReport full = report(5);
+  full.stats.rejected = {{"bad MAC", 2}};
+  full.stats.responder_low_water = 10;
+  full.peers = {{"h3/rxe0", probes::PeerState::Ready, "", 1, "rdma", "", {}}};
+  model::PathWindow window;
+  window.key.to = "h3/rxe0";
+  window.rtt_median_ns = kMillisecond;
+  full.windows = {window};
+  page.add({full});
+  PageInput input;
+  input.health = model::HostHealth{};
+  input.health->cpu_pressure_some = 0.5;
+  const auto samples = page.samples(input);
+  for (const model::MetricSample& sample : samples) {
+    const model::MetricInfo* info = model::find_metric(sample.name);
+    INFO(sample.name);
+    REQUIRE(info != nullptr);
+    std::string labels;
+    for (const auto& [key, value] : sample.labels) labels += (labels.empty() ? "" : ",") + key;
+    CHECK(labels == info->labels);
+    CHECK((info->program == "weftd" || info->program == "both"));
+  }
+  CHECK(find(samples, "weft_probe_round_trip_seconds", "h3/rxe0")->value == 1e-3);
+  CHECK(find(samples, "weft_probe_rejected_total", "bad MAC")->value == 2);
+}
+
+TEST_CASE("metrics: counters go on when an engine is opened anew", "[agent]") {
+  MetricsPage page;
+  page.add({report(100)});
+  page.add({});
+  CHECK(find(page.samples({}), "weft_probe_endpoint_open")->value == 0);
+  CHECK(find(page.samples({}), "weft_probe_own_delay_seconds") == nullptr);
+  page.add({report(7)});
+  CHECK(find(page.samples({}), "weft_probe_sent_total")->value == 107);
+  CHECK(find(page.samples({}), "weft_probe_endpoint_open")->value == 1);
+}
+
+TEST_CASE("metrics: a peer that is no longer probed leaves the page", "[agent]") {
+  MetricsPage page;
+  EngineReport first = report(1);
+  first.peers = {{"h3/rxe0", probes::PeerState::Ready, "", 1, "rdma", "", {}}};
+  model::PathWindow window;
+  window.key.to = "h3/rxe0";
+  window.rtt_median_ns = kMillisecond;
+  first.windows = {window};
+  page.add({first});
+  CHECK(find(page.samples({}), "weft_probe_round_trip_seconds") != nullptr);
+  page.add({report(2)});
+  CHECK(find(page.samples({}), "weft_probe_round_trip_seconds") == nullptr);
+}

@@ -1,0 +1,52 @@
+#include "agent/daemon/metrics_server.h"
+
+#include <httplib.h>
+
+#include "tests/unit/catch.h"
+
+using namespace weft;
+using namespace weft::agent;
+
+TEST_CASE("metrics server: a port already taken is an error that names it", "[agent]") {
+  const SystemClock clock;
+  const auto first = MetricsServer::start({"127.0.0.1", 0}, clock);
+  REQUIRE(first);
+  const auto second = MetricsServer::start({"127.0.0.1", (*first)->port()}, clock);
+  REQUIRE_FALSE(second);
+  CHECK_THAT(second.error().message(), ContainsSubstring("127.0.0.1:" + std::to_string((*first)->port())));
+}
+
+TEST_CASE("metrics server: healthz says what is wrong, then ok, then that the loop hangs", "[agent]") {
+  FakeClock clock;
+  const auto server = MetricsServer::start({"127.0.0.1", 0}, clock);
+  REQUIRE(server);
+  httplib::Client client("127.0.0.1", (*server)->port());
+  auto answer = client.Get("/healthz");
+  REQUIRE(answer);
+  CHECK(answer->status == 503);
+  CHECK(answer->body == "starting\n");
+  (*server)->publish({}, true, "");
+  answer = client.Get("/healthz");
+  REQUIRE(answer);
+  CHECK(answer->status == 200);
+  clock.advance(11 * kSecond);
+  answer = client.Get("/healthz");
+  REQUIRE(answer);
+  CHECK(answer->status == 503);
+  CHECK_THAT(answer->body, ContainsSubstring("main loop"));
+}
+
+TEST_CASE("metrics server: the last published page is served", "[agent]") {
+  FakeClock clock;
+  const auto server = MetricsServer::start({"127.0.0.1", 0}, clock);
+  REQUIRE(server);
+  model::MetricSample sample;
+  sample.name = "weft_stream_connected";
+  sample.value = 1;
+  (*server)->publish({sample}, true, "");
+  httplib::Client client("127.0.0.1", (*server)->port());
+  const auto answer = client.Get("/metrics");
+  REQUIRE(answer);
+  CHECK(answer->status == 200);
+  CHECK_THAT(answer->body, ContainsSubstring("weft_stream_connected 1"));
+}
