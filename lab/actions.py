@@ -40,11 +40,11 @@ def _aggregator_restart(daemons: Daemons, on: str, args: Mapping) -> None:
 ACTIONS: dict[str, Action] = {
     "link_down": Action(_link(False), "link", says="switch a link off at both ends"),
     "link_up": Action(_link(True), "link", says="switch it on again"),
-    "agent_stop": Action(_daemon(lambda d, on, a: d.agent_stop(on)), on_host=True, says="SIGTERM weftd, wait for its end"),
-    "agent_kill": Action(_daemon(lambda d, on, a: d.agent_stop(on, "KILL")), on_host=True, says="SIGKILL weftd"),
-    "agent_start": Action(_daemon(lambda d, on, a: d.agent_start(on)), on_host=True, says="start weftd"),
+    "agent_stop": Action(_daemon(lambda d, on, a: d.agent_stop(on)), "", True, "SIGTERM weftd, wait for its end"),
+    "agent_kill": Action(_daemon(lambda d, on, a: d.agent_stop(on, "KILL")), "", True, "SIGKILL weftd"),
+    "agent_start": Action(_daemon(lambda d, on, a: d.agent_start(on)), "", True, "start weftd"),
     "agent_signal": Action(
-        _daemon(lambda d, on, a: d.agent_signal(on, a["signal"])), "signal", True, "send weftd a signal (STOP, CONT, HUP)"
+        _daemon(lambda d, on, a: d.agent_signal(on, a["signal"])), "signal", True, "send weftd STOP, CONT, HUP, ..."
     ),
     "aggregator_stop": Action(_daemon(lambda d, on, a: d.aggregator_stop()), says="SIGTERM the aggregator"),
     "aggregator_kill": Action(_daemon(lambda d, on, a: d.aggregator_kill()), says="SIGKILL the aggregator"),

@@ -69,7 +69,12 @@ class Channel:
         return self.submit(argv, timeout, **options).result()
 
     def submit(
-        self, argv: Sequence[str], timeout: float = 30.0, *, netns: str | None = None, env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        timeout: float = 30.0,
+        *,
+        netns: str | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> concurrent.futures.Future:
         message = {"op": "exec", "argv": list(argv), "timeout": timeout, "netns": netns, "env": dict(env or {})}
         return self._request(message, timeout + GRACE_S)

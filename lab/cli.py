@@ -39,14 +39,14 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    p.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="a name from lab/scenarios, or the path of a TOML file")
+    p.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="a name (--list) or the path of a TOML file")
     p.add_argument("--json", type=Path, metavar="FILE", help="write an array with an object for each run")
     p.add_argument("--keep", action="store_true", help="leave the lab up until Ctrl-C")
     p.add_argument("--repeat", type=int, default=1, metavar="N", help="run each scenario N times")
     p.add_argument("--hosts", type=int, default=4, metavar="N", help="number of hosts (default 4)")
     p.add_argument("--leaves", type=int, default=2, metavar="N", help="number of leaf switches (default 2)")
     p.add_argument("--spines", type=int, default=2, metavar="N", help="number of spine switches (default 2)")
-    p.add_argument("--build", type=Path, default=ROOT / "build", metavar="DIR", help="build directory (default ./build)")
+    p.add_argument("--build", type=Path, default=ROOT / "build", metavar="DIR", help="where weft is (default ./build)")
     p.add_argument("--no-daemons", action="store_true", help="with --keep: do not start weft in the lab")
     p.add_argument("--list", action="store_true", help="list the scenarios and what each is about")
     return p

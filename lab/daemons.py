@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -277,8 +277,11 @@ def last_lines(text: str, lines: int) -> str:
 
 def find_program(build: Path, name: str) -> Path | None:
     """An executable of the build directory, wherever in it the build system has put it."""
-    found = [p for p in (build / name, *sorted(build.glob(f"*/{name}")), *sorted(build.glob(f"*/*/{name}"))) if p.is_file()]
-    return found[0] if found else None
+    for pattern in (name, f"*/{name}", f"*/*/{name}"):
+        for path in sorted(build.glob(pattern)):
+            if path.is_file():
+                return path
+    return None
 
 
 def _free_ports(count: int) -> list[int]:
@@ -292,11 +295,11 @@ def _free_ports(count: int) -> list[int]:
             entry.close()
 
 
-def start_daemons(lab: Lab, build: Path, setup: Setup | None = None, say: Callable[[str], None] | None = None) -> Daemons:
+def start_daemons(lab: Lab, build: Path, setup: Setup | None = None) -> Daemons:
     """Installs and starts weft on a booted lab and waits until it is ready."""
     daemons = Daemons(lab, build)
     daemons.install()
-    (say or lab.say)("starting weftd on every host and weft-aggregator")
+    lab.say("starting weftd on every host and weft-aggregator")
     daemons.start(setup or Setup())
     daemons.wait_ready()
     return daemons

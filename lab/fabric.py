@@ -84,7 +84,7 @@ class Lab:
         process.require("qemu-system-x86_64", "setpriv", "ip", "tc", "rdma")
         image = kernel.prepare(self.work, self.say)
         arguments = accel.choose(self.work, image)
-        self.accelerator = arguments[1].split(",")[0]
+        self.accelerator = "kvm" if arguments == accel.KVM else "tcg"
         t = self.topology
         self.say(
             f"booting {t.hosts_count} hosts, {t.leaves_count} leaves, {t.spines_count} spines "
@@ -104,7 +104,7 @@ class Lab:
             configured[name] = self.submit(name, self._network_script(name), timeout=60)
         for name, future in configured.items():
             self._must(name, "network set-up", future.result())
-        self._must(FABRIC_GUEST, "ICMP limits", self.exec(FABRIC_GUEST, t.icmp_script(kernel_default=False), timeout=60))
+        self.set_icmp_limit(kernel_default=False)
         self._check_reachable()
         self.boot_seconds = time.monotonic() - begun
         self.say(f"fabric ready after {self.boot_seconds:.1f} s")
@@ -194,8 +194,9 @@ class Lab:
         self.stalls.add(gap)
 
     def _fabric_nics(self) -> list[Nic]:
+        listen = "stream,server=on,addr.type=unix,addr.path="
         return [
-            Nic(f"port-{link.a.node}", link.b.mac, f"stream,server=on,addr.type=unix,addr.path={self._wire(link.a.node)}")
+            Nic(f"port-{link.a.node}", link.b.mac, f"{listen}{self._wire(link.a.node)}")
             for link in self.topology.host_links
         ]
 

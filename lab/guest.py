@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab import process
+from lab import accel, process
 from lab.channel import Channel
 from lab.errors import LabError
 from lab.kernel import KernelImage
@@ -51,16 +51,18 @@ class Guest:
         self._qmp = _Qmp(self._qmp_path)
         self.qemu: subprocess.Popen | None = None
 
-    def start(self, image: KernelImage, accel: Sequence[str], python: str) -> None:
+    def start(self, image: KernelImage, accel_arguments: Sequence[str], python: str) -> None:
         arguments = {
             "role": self.name, "modules": str(image.modules.resolve()), "python": python, "load": self.spec.role,
         }  # fmt: skip
-        append = "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off tsc=reliable nowatchdog audit=0 " + " ".join(
-            f"lab.{key}={encode_argument(value)}" for key, value in arguments.items()
-        )
+        append = " ".join([
+            "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off nowatchdog audit=0 cryptomgr.notests",
+            accel.TCG_APPEND if accel_arguments == accel.TCG else "",
+            *(f"lab.{key}={encode_argument(value)}" for key, value in arguments.items()),
+        ])  # fmt: skip
         argv: list[str | Path] = [
-            "qemu-system-x86_64", "-name", f"weft-lab-{self.name}", "-M", "q35,usb=off,smbus=off", *accel, "-smp", "1",
-            "-m", str(self.spec.memory_mib), "-display", "none", "-no-reboot", "-nodefaults",
+            "qemu-system-x86_64", "-name", f"weft-lab-{self.name}", "-M", "q35,usb=off,smbus=off", *accel_arguments,
+            "-smp", "1", "-m", str(self.spec.memory_mib), "-display", "none", "-no-reboot", "-nodefaults",
             "-serial", f"file:{self.console}",
             "-kernel", image.kernel, "-initrd", image.initramfs, "-append", append,
             "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",

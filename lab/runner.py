@@ -218,7 +218,9 @@ class Runner:
             entry.result = answer
             # The channel's own time where it has one: `now` is as coarse as the tick.
             took = answer.seconds or now - entry.begun
-            result.steps.append({"step": step.label, "at_s": round(entry.begun, 2), "seconds": round(took, 2), "rc": answer.rc})
+            result.steps.append(
+                {"step": step.label, "at_s": round(entry.begun, 2), "seconds": round(took, 2), "rc": answer.rc}
+            )
             detail = (answer.err.strip() or answer.out.strip())[-300:]
             if answer.timed_out:
                 result.failures.append(f"{step.label}: not back within {step.timeout:g} s {detail}".strip())
@@ -272,7 +274,8 @@ class Runner:
             for command in step.undo:
                 answer = world.submit(step.on, command, 30.0).result()
                 if not answer.ok:
-                    result.warnings.append(f"undo {command!r} on {step.on}: exit {answer.rc} {answer.err.strip()[-200:]}")
+                    detail = answer.err.strip()[-200:]
+                    result.warnings.append(f"undo {command!r} on {step.on}: exit {answer.rc} {detail}")
         try:
             world.heal(scenario.steps)
         except LabError as error:

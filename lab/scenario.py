@@ -115,7 +115,8 @@ class Scenario:
         places = {*topology.guests, *topology.switches, BUILDER, LAB}
         for entry in (*self.steps, *self.checks):
             if entry.on not in places:
-                raise ScenarioError(f"{self.path}: nothing called {entry.on!r} in this lab ({', '.join(sorted(places))})")
+                known = ", ".join(sorted(places))
+                raise ScenarioError(f"{self.path}: nothing called {entry.on!r} in this lab ({known})")
         for step in self.steps:
             if step.action and ACTIONS[step.action].on_host and step.on not in topology.hosts:
                 raise ScenarioError(f"{self.path}: {step.action} is for a host, not for {step.on}")
@@ -193,7 +194,9 @@ _KEYS: dict[str, dict[str, tuple[type, ...]]] = {
     "forbid.allow": {"kind": _TEXTS, "subject": _TEXTS},
 }  # fmt: skip
 
-_SAYS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", dict: "a table", list: "a list"}
+_SAYS = {
+    str: "a string", int: "a whole number", float: "a number", bool: "true or false", dict: "a table", list: "a list",
+}  # fmt: skip
 
 
 class _Reader:

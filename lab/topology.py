@@ -240,5 +240,6 @@ class Topology:
             f"neigh replace {gateway.address} lladdr {gateway.mac} dev {mine.interface} nud permanent",
             f"route replace default via {gateway.address} dev {mine.interface}",
             "BATCH",
-            f"[[ -e /sys/class/infiniband/{RDMA_DEVICE} ]] || rdma link add {RDMA_DEVICE} type rxe netdev {mine.interface}",
+            f"[[ -e /sys/class/infiniband/{RDMA_DEVICE} ]] || "
+            f"rdma link add {RDMA_DEVICE} type rxe netdev {mine.interface}",
         ]) + "\n"  # fmt: skip

@@ -89,8 +89,9 @@ def judge(scenario: Scenario, injected: float, observations: Sequence[Observatio
     verdict.others = [o for o in observations if id(o) not in expected]
     for other in verdict.others:
         if is_forbidden(scenario.forbid, other.finding):
+            summary = other.finding.get("summary", "")
             verdict.failures.append(
-                f"{other.first_seen:.1f} s: {describe(other.finding)} must not be found: {other.finding.get('summary', '')}"
+                f"{other.first_seen:.1f} s: {describe(other.finding)} must not be found: {summary}"
             )
     return verdict
 

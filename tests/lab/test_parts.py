@@ -61,7 +61,8 @@ class TopologyTest(unittest.TestCase):
 
     def test_scripts_are_valid_bash(self):
         t = Topology(5, 3, 2)
-        for text in (t.fabric_script(), t.fabric_script(reset=True), t.host_script("h5", reset=True), t.icmp_script(True)):
+        hosts = (t.host_script("h5"), t.host_script("h5", reset=True))
+        for text in (t.fabric_script(), t.fabric_script(reset=True), t.icmp_script(True), *hosts):
             result = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
 

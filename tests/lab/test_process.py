@@ -42,7 +42,8 @@ class Leftovers(unittest.TestCase):
             import threading, time
             from lab import process
             def start():
-                print(process.spawn(["sleep", "300"]).pid, process.spawn(["sh", "-c", "trap : TERM; sleep 300"]).pid, flush=True)
+                children = process.spawn(["sleep", "300"]), process.spawn(["sh", "-c", "trap : TERM; sleep 300"])
+                print(*(child.pid for child in children), flush=True)
             thread = threading.Thread(target=start); thread.start(); thread.join()
             time.sleep(1); print("still", flush=True); time.sleep(300)
         """)

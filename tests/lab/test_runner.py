@@ -163,7 +163,8 @@ class Failures(RunnerCase):
 
     def test_check_that_never_passes(self):
         self.world.answers["look"] = Result(0, out="down")
-        self.assert_failed(LOSS + '[[check]]\non = "h3"\nrun = "look"\nat = 5\nwithin = 8\noutput = "up"\n', "does not match")
+        check = '[[check]]\non = "h3"\nrun = "look"\nat = 5\nwithin = 8\noutput = "up"\n'
+        self.assert_failed(LOSS + check, "does not match")
         self.assertGreater(self.world.done.count("look"), 3)
 
     def test_api_that_does_not_answer(self):

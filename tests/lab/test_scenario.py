@@ -146,7 +146,8 @@ class Read(unittest.TestCase):
     def test_options_become_the_daemons_setup(self):
         s = read(
             "duration = 5\n[options]\nno_topology = true\ndefault_icmp_limit = true\n"
-            "[config.agent.probe]\nlanes = 8\n[config.host.h2.probe]\nlanes = 2\n[config.aggregator.judge]\nwindow = 1\n"
+            "[config.agent.probe]\nlanes = 8\n[config.host.h2.probe]\nlanes = 2\n"
+            "[config.aggregator.judge]\nwindow = 1\n"
         )
         self.assertFalse(s.setup.topology_file)
         self.assertTrue(s.setup.icmp_limit)

@@ -53,15 +53,18 @@ class Fails(unittest.TestCase):
         self.assert_failure(verdict_of("duration = 9\n", (3, [finding(severity="odd")])), "must not be found")
 
     def test_doubled_finding(self):
-        self.assert_failure(verdict_of(STEP + EXPECT, (4, [finding("a")]), (8, [finding("a"), finding("b")])), "2 findings")
+        verdict = verdict_of(STEP + EXPECT, (4, [finding("a")]), (8, [finding("a"), finding("b")]))
+        self.assert_failure(verdict, "2 findings")
 
     def test_finding_lost_before_the_end(self):
         lost = finding(state="cleared")
-        self.assert_failure(verdict_of(STEP + EXPECT + "held = true\n", (4, [finding()]), (9, [lost])), "no longer active")
+        verdict = verdict_of(STEP + EXPECT + "held = true\n", (4, [finding()]), (9, [lost]))
+        self.assert_failure(verdict, "no longer active")
 
     def test_finding_that_stays_where_it_must_clear(self):
         text = STEP + EXPECT + "cleared_by = 20\n"
-        self.assert_failure(verdict_of(text, (4, [finding()]), (30, [finding(state="cleared")])), "not cleared by second 20")
+        late = verdict_of(text, (4, [finding()]), (30, [finding(state="cleared")]))
+        self.assert_failure(late, "not cleared by second 20")
         self.assert_failure(verdict_of(text, (4, [finding()])), "not cleared by second 20")
 
 
