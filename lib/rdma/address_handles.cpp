@@ -1,19 +1,17 @@
 #include "lib/rdma/address_handles.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace weft::rdma {
-namespace {
-
-// One wait for a dead neighbour each minute, whatever the number of flow labels towards it.
-constexpr Nanos kSlowFor_ns = 60 * kSecond;
-
-}  // namespace
-
-AddressHandles::AddressHandles(Make make, Drop drop, const Clock& clock, AddressLimits limits)
-    : make_(std::move(make)), drop_(std::move(drop)), clock_(clock), limits_(limits), thread_([this] { run(); }) {}
+AddressHandles::AddressHandles(Make make, Drop drop, std::function<void()> made, const Clock& clock,
+                               AddressLimits limits)
+    : make_(std::move(make)),
+      drop_(std::move(drop)),
+      made_(std::move(made)),
+      clock_(clock),
+      limits_(limits),
+      thread_([this] { run(); }) {}
 
 AddressHandles::~AddressHandles() {
   {
@@ -28,13 +26,13 @@ AddressHandles::~AddressHandles() {
 }
 
 Result<ibv_ah*> AddressHandles::get(const AddressKey& key) {
-  std::unique_lock lock(mutex_);
+  std::lock_guard lock(mutex_);
   const Nanos now = clock_.monotonic_ns();
   auto found = entries_.find(key);
   if (found == entries_.end()) {
     if (entries_.size() >= limits_.max_entries) evict_oldest();
     if (entries_.size() >= limits_.max_entries)
-      return make_error(Error::Kind::Transient, "address of " + key.gid.to_string() + ": all handles are being made");
+      return make_error(Error::Kind::Exhausted, "address of " + key.gid.to_string() + ": all handles are being made");
     found = entries_.try_emplace(key).first;
     found->second.tried_ns = now - limits_.retry_ns;
   }
@@ -45,26 +43,11 @@ Result<ibv_ah*> AddressHandles::get(const AddressKey& key) {
     if (old && !entry.pending) request(key, entry);
     return entry.handle;
   }
-  if (!entry.pending && now - entry.tried_ns < limits_.retry_ns) return entry.error;
-  if (!entry.pending) {
-    if (!request(key, entry)) {
-      entries_.erase(found);
-      return make_error(Error::Kind::Transient, "address of " + key.gid.to_string() + ": too many are being resolved");
-    }
-    // std::map never moves its nodes, and a pending entry is never evicted, so the reference holds.
-    if (limits_.wait_ns > 0 && !is_slow(key.gid, now) &&
-        !done_.wait_for(lock, std::chrono::nanoseconds(limits_.wait_ns), [&] { return !entry.pending; }))
-      slow_[key.gid] = now + kSlowFor_ns;
-  }
-  if (entry.handle != nullptr) return entry.handle;
-  if (!entry.pending) return entry.error;
-  return make_error(Error::Kind::Transient, "address of " + key.gid.to_string() + " is being resolved");
-}
-
-bool AddressHandles::is_slow(const model::Gid& gid, Nanos now) {
-  if (slow_.size() > limits_.max_entries) slow_.clear();
-  const auto found = slow_.find(gid);
-  return found != slow_.end() && now < found->second;
+  if (entry.pending) return nullptr;
+  if (now - entry.tried_ns < limits_.retry_ns) return entry.error;
+  if (request(key, entry)) return nullptr;
+  entries_.erase(found);
+  return make_error(Error::Kind::Exhausted, "address of " + key.gid.to_string() + ": too many are being resolved");
 }
 
 bool AddressHandles::request(const AddressKey& key, Entry& entry) {
@@ -135,6 +118,11 @@ void AddressHandles::run() {
       entry.error = made.error();
     }
     done_.notify_all();
+    if (made_) {
+      lock.unlock();
+      made_();
+      lock.lock();
+    }
   }
 }
 

@@ -1,9 +1,9 @@
 // Address handles, cached per (GID, flow label, traffic class).
 // Making one enters the kernel and may wait a second for ARP or ND of a dead neighbour, so a thread of its own makes
-// them; get() waits for it some milliseconds, once for each slow GID, and otherwise says Transient. Failures are
-// remembered for a while, old handles are renewed in the background (a neighbour's MAC may change) and stay in use
-// until the new one is there: a dead host must look like lost probes, not like a local error. get() by one thread.
-// Handles given out stay valid for at least `linger_ns` after they left the cache.
+// them and get() never waits. Failures are remembered for a while; old handles are renewed in the background (a
+// neighbour's MAC may change) and stay in use until the new one is there: a dead host must look like lost probes, not
+// like a local error.
+// get() by one thread. Handles given out stay valid for at least `linger_ns` after they left the cache.
 #pragma once
 
 #include <condition_variable>
@@ -36,7 +36,6 @@ struct AddressLimits {
   Nanos expiry_ns = 60 * kSecond;  // renewed after this
   Nanos retry_ns = 2 * kSecond;    // between failed tries
   Nanos linger_ns = kSecond;
-  Nanos wait_ns = 30 * kMillisecond;  // real time get() may wait for a GID that was not slow before; 0 in tests
 };
 
 class AddressHandles {
@@ -44,13 +43,14 @@ class AddressHandles {
   using Make = std::function<Result<ibv_ah*>(const AddressKey&)>;  // called on the own thread only
   using Drop = std::function<void(ibv_ah*)>;                       // called by any
 
-  AddressHandles(Make make, Drop drop, const Clock& clock, AddressLimits limits);
+  // made: called on the own thread after each try, good or not; may be empty.
+  AddressHandles(Make make, Drop drop, std::function<void()> made, const Clock& clock, AddressLimits limits);
   // Waits for a creation in progress, then drops every handle.
   ~AddressHandles();
   AddressHandles(const AddressHandles&) = delete;
   AddressHandles& operator=(const AddressHandles&) = delete;
 
-  // Transient while it is being made or the bound of pending ones is reached; the error of the last try otherwise.
+  // nullptr while it is being made; Exhausted when too many are; the error of the last try during its pause.
   Result<ibv_ah*> get(const AddressKey& key);
   // Drops handles that lingered long enough; call now and then from get()'s thread.
   void sweep();
@@ -77,10 +77,10 @@ class AddressHandles {
   bool request(const AddressKey& key, Entry& entry);  // locked
   void evict_oldest();                                // locked
   void retire(Entry& entry);                          // locked
-  bool is_slow(const model::Gid& gid, Nanos now);     // locked
 
   const Make make_;
   const Drop drop_;
+  const std::function<void()> made_;
   const Clock& clock_;
   const AddressLimits limits_;
   mutable std::mutex mutex_;
@@ -88,7 +88,6 @@ class AddressHandles {
   std::condition_variable done_;
   std::map<AddressKey, Entry> entries_;
   std::deque<AddressKey> queue_;
-  std::map<model::Gid, Nanos> slow_;  // waited for in vain, until when nobody waits again
   std::vector<Retired> retired_;
   bool making_ = false;
   bool stop_ = false;

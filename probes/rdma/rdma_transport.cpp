@@ -27,6 +27,8 @@ constexpr unsigned kPollLimit = 1024;        // completions of a role in one pol
 constexpr std::uint8_t kHopLimit = 64;       // 1 does not leave the subnet (rdma-core PR 1637)
 constexpr Nanos kPresenceCheck_ns = 200 * kMillisecond;
 constexpr Nanos kRestartPause_ns = 200 * kMillisecond;
+constexpr std::size_t kMaxWaiting = 512;              // packets held until their address is resolved
+constexpr Nanos kMaxWaiting_ns = 400 * kMillisecond;  // less than the time a prober waits for its answer
 
 // Depth of a lane that serves everything, and of one of many.
 constexpr rdma::QueueDepth kWholeDepth{.send = 512, .receive = 2048};
@@ -68,6 +70,16 @@ class RdmaTransport final : public Transport {
     unsigned ports_wanted = 0;
   };
 
+  // A packet whose address handle is being made. Refusing it would look like a lost acknowledgement to the peer.
+  struct Waiting {
+    Lane* lane = nullptr;
+    rdma::AddressKey key;
+    std::uint32_t number = 0;
+    std::vector<std::uint8_t> payload;
+    std::uint64_t cookie = 0;
+    Nanos since_ns = 0;
+  };
+
   explicit RdmaTransport(const RdmaTransportOptions& options)
       : options_(options), clock_(options.clock != nullptr ? *options.clock : system_clock()) {}
   Result<void> open_device();
@@ -90,15 +102,19 @@ class RdmaTransport final : public Transport {
   void deliver_arrival(Lane& lane, const WorkId& id, const rdma::Completion& completion, TransportEvents& events);
   void count_phantom();
   void restart_broken(Side& side, TransportEvents& events);
+  Result<void> send_waiting(const Waiting& packet, Nanos now, bool& still_waiting);
+  void send_waiting(TransportEvents& events);
+  void wake() const;
 
   RdmaTransportOptions options_;
   const Clock& clock_;
   std::unique_ptr<rdma::Device> device_;
   model::GidEntry gid_;
   rdma::HeaderKind header_ = rdma::HeaderKind::Ipv4;
-  Fd early_fd_;  // readable while completions wait in Side::early
+  Fd early_fd_;  // readable when completions wait in Side::early, or an address was resolved
   std::array<Side, 2> sides_;
   std::unique_ptr<rdma::AddressHandles> handles_;
+  std::vector<Waiting> waiting_;
   rdma::QueueDepth depth_;
   Nanos checked_ns_ = 0;
   Nanos restarted_ns_ = 0;
@@ -183,8 +199,8 @@ Result<void> RdmaTransport::open_sides() {
 
 void RdmaTransport::start_address_handles() {
   handles_ = std::make_unique<rdma::AddressHandles>([this](const auto& key) { return make_address_handle(key); },
-                                                    [](ibv_ah* handle) { ibv_destroy_ah(handle); }, clock_,
-                                                    rdma::AddressLimits{});
+                                                    [](ibv_ah* handle) { ibv_destroy_ah(handle); }, [this] { wake(); },
+                                                    clock_, rdma::AddressLimits{});
 }
 
 // On the handles' own thread: touches nothing but constants of this object.
@@ -273,7 +289,47 @@ Result<void> RdmaTransport::send(Role role, std::uint32_t lane_number, std::uint
   if (!ports_are_fixed()) key.flow_label = rdma::flow_label_of_source_port(source_port);
   auto handle = handles_->get(key);
   if (!handle) return handle.error();
-  return lane->send(*handle, to.number, payload, cookie);
+  if (*handle != nullptr) return lane->send(*handle, to.number, payload, cookie);
+  if (waiting_.size() >= kMaxWaiting)
+    return make_error(Error::Kind::Transient, where() + ": too many packets wait for addresses to be resolved");
+  waiting_.push_back({lane, key, to.number, {payload.begin(), payload.end()}, cookie, clock_.monotonic_ns()});
+  return {};
+}
+
+Result<void> RdmaTransport::send_waiting(const Waiting& packet, Nanos now, bool& still_waiting) {
+  const auto handle = handles_->get(packet.key);
+  if (!handle) return handle.error();
+  if (*handle != nullptr) return packet.lane->send(*handle, packet.number, packet.payload, packet.cookie);
+  if (now - packet.since_ns >= kMaxWaiting_ns)
+    return make_error(Error::Kind::Timeout, where() + ": GID " + packet.key.gid.to_string() +
+                                                " was not resolved in time (does the next hop answer ARP or ND?)");
+  still_waiting = true;
+  return {};
+}
+
+void RdmaTransport::send_waiting(TransportEvents& events) {
+  if (waiting_.empty()) return;
+  const Nanos now = clock_.monotonic_ns();
+  // Events may send more, so the list is taken first.
+  std::vector<Waiting> packets = std::move(waiting_);
+  waiting_.clear();
+  std::vector<SendDone> failed;
+  for (Waiting& packet : packets) {
+    bool still_waiting = false;
+    const auto sent = send_waiting(packet, now, still_waiting);
+    if (still_waiting) {
+      waiting_.push_back(std::move(packet));
+    } else if (!sent) {
+      failed.push_back({packet.lane->role(), packet.cookie, false, 0, sent.error().message()});
+    }
+  }
+  for (const SendDone& done : failed) events.on_send_done(done);
+}
+
+void RdmaTransport::wake() const {
+  const std::uint64_t one = 1;
+  // Fails only when the counter is full, and then it is readable already.
+  [[maybe_unused]] const auto written = ::write(early_fd_.get(), &one, sizeof one);
 }
 
 Result<void> RdmaTransport::check_device() {
@@ -305,6 +361,7 @@ Result<void> RdmaTransport::poll(TransportEvents& events) {
   if (auto present = check_device(); !present) return present;
   std::uint64_t ignored = 0;
   [[maybe_unused]] const auto drained = ::read(early_fd_.get(), &ignored, sizeof ignored);
+  send_waiting(events);
   for (Side& each : sides_)
     if (auto polled = poll_side(each, events); !polled) return polled;
   const Nanos now = clock_.monotonic_ns();
@@ -429,9 +486,7 @@ Result<void> RdmaTransport::arm() {
     if (auto armed = each.queue->arm(); !armed) return armed;
     // What completed before arming raises no event.
     if (auto polled = each.queue->poll(each.early, kBatch); !polled) return polled;
-    const std::uint64_t one = 1;
-    if (!each.early.empty() && ::write(early_fd_.get(), &one, sizeof one) < 0 && errno != EAGAIN)
-      return errno_error(errno, where() + ": cannot signal early completions");
+    if (!each.early.empty()) wake();
   }
   return {};
 }

@@ -1,20 +1,26 @@
 // Two hosts, one RDMA transport each: does a UD packet leave by the port it should, arrive with its TOS and TTL, and
 // does the device come free when it is deleted?
-//   rdma_transport_selftest answer DEVICE SECONDS              echoes; ends early when the device goes
+//   rdma_transport_selftest answer DEVICE SECONDS              echoes; lets the device go when it leaves, by uevent,
+//                                                              and opens it again when it is back
+//   rdma_transport_selftest health SECONDS                     scheduling gaps of this host, a line a second
 //   rdma_transport_selftest ask DEVICE PEER_IP COUNT [PORTS]   probes every responder lane of the peer from every port
 // Lanes are exchanged over UDP port 47911. Prints key=value lines; exit 0 when all came back.
 #include <arpa/inet.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <sstream>
 #include <string>
 
+#include "agent/collectors/health/scheduling_gaps.h"
+#include "agent/collectors/inventory/uevent_watch.h"
 #include "lib/base/fd.h"
 #include "probes/rdma/rdma_transport.h"
 
@@ -48,11 +54,11 @@ std::string lanes_text(const Transport& transport, Role role) {
   return text;
 }
 
-void wait(Transport& transport, int extra, int millis) {
+void wait(Transport& transport, std::initializer_list<int> extra, int millis) {
   if (!transport.arm()) return;
   std::vector<pollfd> fds;
   for (const int fd : transport.wait_fds()) fds.push_back({fd, POLLIN, 0});
-  if (extra >= 0) fds.push_back({extra, POLLIN, 0});
+  for (const int fd : extra) fds.push_back({fd, POLLIN, 0});
   ::poll(fds.data(), fds.size(), millis);
 }
 
@@ -79,35 +85,77 @@ class Echo final : public TransportEvents {
   Transport& transport_;
 };
 
-int answer(const std::string& device, int seconds) {
-  const SystemClock clock;
-  const Nanos end = clock.monotonic_ns() + seconds * kSecond;
-  auto transport = open_rdma_transport({.device = device});
-  if (!transport) return fail(transport.error().message());
-  auto socket = exchange_socket(true);
-  if (!socket) return fail(socket.error().message());
-  const std::string lanes = lanes_text(**transport, Role::Responder);
-  std::printf("rung=%d max_payload=%zu responder=\"%s\"\n", static_cast<int>((*transport)->rung()),
-              (*transport)->max_payload_bytes(), lanes.c_str());
-  std::fflush(stdout);
-  Echo echo(**transport);
-  std::string reason = "time is up";
-  while (clock.monotonic_ns() < end) {
-    if (auto polled = (*transport)->poll(echo); !polled) {
-      reason = polled.error().message();
-      break;
-    }
+// Answers until the end, or until the device leaves: then the reason.
+Result<void> answer_once(Transport& transport, inventory::UeventWatch& uevents, const std::string& device, int socket,
+                         const Clock& clock, Nanos end) {
+  const std::string lanes = lanes_text(transport, Role::Responder);
+  std::printf("rung=%d max_payload=%zu responder=\"%s\"\n", static_cast<int>(transport.rung()),
+              transport.max_payload_bytes(), lanes.c_str());
+  Echo echo(transport);
+  Result<void> result;
+  while (result && clock.monotonic_ns() < end) {
+    result = transport.poll(echo);
+    const auto events = uevents.take();
+    for (const auto& event : events.value_or(std::vector<inventory::DeviceEvent>{}))
+      if (event == inventory::DeviceEvent{inventory::DeviceEvent::Kind::Removed, device})
+        result = make_error(Error::Kind::NotFound, "uevent: " + device + " leaves");
     char byte = 0;
     sockaddr_in peer{};
     socklen_t size = sizeof peer;
-    if (::recvfrom(socket->get(), &byte, 1, 0, reinterpret_cast<sockaddr*>(&peer), &size) > 0)
-      ::sendto(socket->get(), lanes.data(), lanes.size(), 0, reinterpret_cast<sockaddr*>(&peer), size);
-    wait(**transport, socket->get(), 100);
+    if (::recvfrom(socket, &byte, 1, 0, reinterpret_cast<sockaddr*>(&peer), &size) > 0)
+      ::sendto(socket, lanes.data(), lanes.size(), 0, reinterpret_cast<sockaddr*>(&peer), size);
+    if (result) wait(transport, {socket, uevents.fd()}, 100);
   }
-  const auto low = (*transport)->take_responder_low_water();
-  transport->reset();
-  std::printf("closed reason=\"%s\" arrivals=%lu sent=%lu failed=%lu low_water=%u\n", reason.c_str(), echo.arrivals,
-              echo.sent, echo.failed, low.value_or(0));
+  std::printf("arrivals=%lu sent=%lu failed=%lu low_water=%u\n", echo.arrivals, echo.sent, echo.failed,
+              transport.take_responder_low_water().value_or(0));
+  return result;
+}
+
+int answer(const std::string& device, int seconds) {
+  const SystemClock clock;
+  const SystemFiles files;
+  const Nanos end = clock.monotonic_ns() + seconds * kSecond;
+  auto source = inventory::open_kernel_uevents();
+  if (!source) return fail(source.error().message());
+  inventory::UeventWatch uevents(std::move(*source), files, "/sys");
+  auto socket = exchange_socket(true);
+  if (!socket) return fail(socket.error().message());
+  while (clock.monotonic_ns() < end) {
+    auto transport = open_rdma_transport({.device = device});
+    if (!transport) {
+      std::printf("waiting=\"%s\"\n", transport.error().message().c_str());
+      pollfd fd{uevents.fd(), POLLIN, 0};
+      ::poll(&fd, 1, 500);
+      (void)uevents.take();
+      continue;
+    }
+    const auto ended = answer_once(**transport, uevents, device, socket->get(), clock, end);
+    const Nanos noticed = clock.monotonic_ns();
+    transport->reset();
+    std::printf("closed reason=\"%s\" close_ms=%lld\n", ended ? "time is up" : ended.error().message().c_str(),
+                static_cast<long long>((clock.monotonic_ns() - noticed) / kMillisecond));
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+int show_health(int seconds) {
+  const SystemClock clock;
+  const SystemFiles files;
+  health::HealthMonitor monitor(clock, files, "/proc");
+  for (int second = 0; second < seconds; ++second) {
+    ::poll(nullptr, 0, 1000);
+    const auto window = monitor.take_window();
+    std::printf("window_ms=%lld max_gap_ms=%lld total_gap_ms=%lld cpu_pressure=%.3f\n",
+                static_cast<long long>(window.window_ns / kMillisecond),
+                static_cast<long long>(window.max_gap_ns / kMillisecond),
+                static_cast<long long>(window.total_gap_ns / kMillisecond), window.cpu_pressure_some.value_or(-1));
+    std::fflush(stdout);
+  }
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  std::printf("own_cpu_ms=%ld\n", usage.ru_utime.tv_sec * 1000 + usage.ru_utime.tv_usec / 1000 +
+                                      usage.ru_stime.tv_sec * 1000 + usage.ru_stime.tv_usec / 1000);
   return 0;
 }
 
@@ -198,7 +246,7 @@ int ask(const std::string& device, const std::string& peer, unsigned count, unsi
         const Nanos until = clock.monotonic_ns() + 20 * kMillisecond;
         for (Nanos now = clock.monotonic_ns(); now < until; now = clock.monotonic_ns()) {
           if (auto polled = transport.poll(asker); !polled) return fail(polled.error().message());
-          wait(transport, -1, static_cast<int>((until - now) / kMillisecond) + 1);
+          wait(transport, {}, static_cast<int>((until - now) / kMillisecond) + 1);
         }
       }
     }
@@ -206,7 +254,7 @@ int ask(const std::string& device, const std::string& peer, unsigned count, unsi
   const Nanos until = clock.monotonic_ns() + kSecond;
   while (clock.monotonic_ns() < until) {
     if (auto polled = transport.poll(asker); !polled) return fail(polled.error().message());
-    wait(transport, -1, 100);
+    wait(transport, {}, 100);
   }
   unsigned long back = 0;
   for (const auto& [key, entry] : asker.seen) {
@@ -225,9 +273,11 @@ int ask(const std::string& device, const std::string& peer, unsigned count, unsi
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "answer" && argc == 4) return answer(argv[2], std::atoi(argv[3]));
+  if (mode == "health" && argc == 3) return show_health(std::atoi(argv[2]));
   if (mode == "ask" && argc >= 5)
     return ask(argv[2], argv[3], static_cast<unsigned>(std::atoi(argv[4])),
                argc > 5 ? static_cast<unsigned>(std::atoi(argv[5])) : 8);
-  std::fprintf(stderr, "usage: %s answer DEVICE SECONDS | ask DEVICE PEER_IP COUNT [PORTS]\n", argv[0]);
+  std::fprintf(stderr, "usage: %s answer DEVICE SECONDS | health SECONDS | ask DEVICE PEER_IP COUNT [PORTS]\n",
+               argv[0]);
   return 2;
 }
