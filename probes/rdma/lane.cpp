@@ -24,7 +24,8 @@ Result<std::unique_ptr<Lane>> Lane::open(rdma::Device& device, rdma::CompletionQ
   std::unique_ptr<Lane> lane(new Lane(options));
   const std::size_t bytes = options.depth.receive * lane->receive_stride_ + options.depth.send * lane->send_stride_;
   lane->memory_ = std::make_unique<std::uint8_t[]>(bytes);
-  lane->region_ = ibv_reg_mr(device.domain(), lane->memory_.get(), bytes, IBV_ACCESS_LOCAL_WRITE);
+  const int access = IBV_ACCESS_LOCAL_WRITE;  // an int: the macro mixes enumeration types, which clang warns of
+  lane->region_ = ibv_reg_mr(device.domain(), lane->memory_.get(), bytes, access);
   if (lane->region_ == nullptr) {
     Error error = errno_error(
         errno, device.port_name(options.port) + ": cannot register " + std::to_string(bytes) + " bytes of buffers");
