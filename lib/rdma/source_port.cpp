@@ -20,13 +20,16 @@ std::uint16_t rxe_source_port(std::uint32_t queue_pair_number) {
   return static_cast<std::uint16_t>(kFirstSourcePort + (hash & 0x3FFF));
 }
 
+std::uint16_t spread_source_port(unsigned index) {
+  // An odd step visits every residue of a power of two once.
+  return static_cast<std::uint16_t>(kFirstSourcePort + ((index * 0x26D3u + 0x111u) & 0x3FFF));
+}
+
 std::vector<std::uint16_t> spread_of_source_ports(unsigned count) {
   std::vector<std::uint16_t> ports;
   count = std::min(count, kSourcePorts);
   ports.reserve(count);
-  // An odd step visits every residue of a power of two once.
-  for (unsigned i = 0; i < count; ++i)
-    ports.push_back(static_cast<std::uint16_t>(kFirstSourcePort + ((i * 0x26D3u + 0x111u) & 0x3FFF)));
+  for (unsigned i = 0; i < count; ++i) ports.push_back(spread_source_port(i));
   return ports;
 }
 

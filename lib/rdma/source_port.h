@@ -18,6 +18,8 @@ std::uint16_t source_port_of_flow_label(std::uint32_t label);
 // A label for a port of 0xC000..0xFFFF; never 0, which mlx5 reads as "any port". Other ports wrap into the range.
 std::uint32_t flow_label_of_source_port(std::uint16_t port);
 std::uint16_t rxe_source_port(std::uint32_t queue_pair_number);
+// The index-th port of the spread below.
+std::uint16_t spread_source_port(unsigned index);
 // count distinct ports (at most 16,384), the same ones at each start; a longer spread begins with the shorter one.
 std::vector<std::uint16_t> spread_of_source_ports(unsigned count);
 

@@ -228,7 +228,7 @@ std::vector<LaneInfo> RdmaTransport::lanes() const {
 }
 
 std::uint16_t RdmaTransport::first_port(const Lane& lane) const {
-  return ports_are_fixed() ? rdma::rxe_source_port(lane.number()) : rdma::spread_of_source_ports(1).front();
+  return ports_are_fixed() ? rdma::rxe_source_port(lane.number()) : rdma::spread_source_port(0);
 }
 
 std::vector<std::uint16_t> RdmaTransport::source_ports(Role role) const {
