@@ -1,0 +1,347 @@
+#include "aggregator/export/http_server.h"
+
+#include <arpa/inet.h>
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <charconv>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "aggregator/export/api_json.h"
+#include "aggregator/export/metrics_page.h"
+#include "lib/base/log.h"
+#include "lib/metrics/exposition.h"
+
+namespace weft::aggregator {
+namespace {
+
+constexpr std::size_t kMaxPath = 2048;
+constexpr std::size_t kSendBuffer = 1024 * 1024;
+
+// httplib's own pool queues connections without bound, and each holds a descriptor that gRPC and SQLite need too. Here
+// the accepting thread waits when all is taken.
+class BoundedPool final : public httplib::TaskQueue {
+ public:
+  BoundedPool(unsigned threads, unsigned waiting) : bound_(waiting) {
+    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  void enqueue(std::function<void()> job) override {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [&] { return jobs_.size() < bound_ || stopping_; });
+    jobs_.push_back(std::move(job));
+    ready_.notify_one();
+  }
+  void shutdown() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    ready_.notify_all();
+    room_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  void work() {
+    while (true) {
+      std::function<void()> job;
+      {
+        std::unique_lock lock(mutex_);
+        ready_.wait(lock, [&] { return !jobs_.empty() || stopping_; });
+        if (jobs_.empty()) return;
+        job = std::move(jobs_.front());
+        jobs_.pop_front();
+      }
+      room_.notify_one();
+      job();
+    }
+  }
+  const std::size_t bound_;
+  std::mutex mutex_;
+  std::condition_variable ready_, room_;
+  std::deque<std::function<void()>> jobs_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+constexpr const char* title_of(int status) {
+  switch (status) {
+    case 400:
+      return "Bad Request";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 413:
+      return "Payload Too Large";
+    case 414:
+      return "URI Too Long";
+    case 416:
+      return "Range Not Satisfiable";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return status >= 500 ? "Internal Server Error" : "Error";
+  }
+}
+
+void problem(httplib::Response& response, int status, const std::string& detail) {
+  response.status = status;
+  response.set_content(problem_json(status, title_of(status), detail), "application/problem+json");
+}
+
+void answer(httplib::Response& response, std::string body) {
+  response.status = 200;
+  response.set_header("Cache-Control", "no-store");
+  response.set_content(std::move(body), "application/json");
+}
+
+constexpr const char* kPaths =
+    "known: /api/v1/status, /api/v1/findings, /api/v1/findings/ID, /api/v1/mesh, /api/v1/paths, /api/v1/links, "
+    "/api/v1/hosts, /healthz, /metrics; POST /api/v1/findings/ID/ack, /api/v1/findings/clear";
+
+}  // namespace
+
+struct HttpServer::Impl {
+  Impl(HttpLimits l, GetSnapshot get, MessageQueue& q, const Clock& c, std::string v)
+      : limits(l), snapshot(std::move(get)), queue(q), clock(c), version(std::move(v)) {}
+
+  const HttpLimits limits;
+  const GetSnapshot snapshot;
+  MessageQueue& queue;
+  const Clock& clock;
+  const std::string version;
+  metrics::Exposition exposition{"weft-aggregator"};
+  std::array<std::atomic<std::uint64_t>, 6> counts{};
+  httplib::Server server;
+  int port = 0;
+  std::thread thread;
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool done = false;
+
+  void set_up();
+  bool route(const httplib::Request& request, httplib::Response& response);
+  void get(const httplib::Request& request, httplib::Response& response);
+  void get_table(const httplib::Request& request, httplib::Response& response,
+                 std::string (*body)(const Snapshot&, std::size_t));
+  void health(httplib::Response& response);
+  void page(httplib::Response& response);
+  void acknowledge(const std::string& id, httplib::Response& response);
+  void clear(httplib::Response& response);
+};
+
+bool HttpServer::Impl::route(const httplib::Request& request, httplib::Response& response) {
+  if (request.path.size() > kMaxPath) {
+    problem(response, 414, "the path is longer than " + std::to_string(kMaxPath) + " bytes");
+    return true;
+  }
+  // Many overlapping ranges would multiply a small request into a large answer.
+  if (request.has_header("Range")) {
+    problem(response, 416, "ranges are not served");
+    return true;
+  }
+  if (request.method == "GET" || request.method == "HEAD") {
+    get(request, response);
+    return true;
+  }
+  if (request.method != "POST") {
+    problem(response, 405, "only GET, HEAD and POST");
+    return true;
+  }
+  // A page in a browser must not be able to clear findings behind its reader's back.
+  if (request.has_header("Origin")) {
+    problem(response, 403, "requests from web pages are refused");
+    return true;
+  }
+  return false;
+}
+
+void HttpServer::Impl::get(const httplib::Request& request, httplib::Response& response) {
+  const std::string& path = request.path;
+  const std::shared_ptr<const Snapshot> now = snapshot();
+  constexpr std::string_view kFinding = "/api/v1/findings/";
+  if (path == "/api/v1/status") {
+    answer(response, status_json(*now, version));
+  } else if (path == "/api/v1/findings") {
+    const auto query = parse_findings_query(request.params, clock.wall_ns());
+    query ? answer(response, findings_json(*now, *query)) : problem(response, 400, query.error().context);
+  } else if (path.compare(0, kFinding.size(), kFinding) == 0) {
+    const std::string id = path.substr(kFinding.size());
+    const auto body = finding_json(*now, id);
+    body ? answer(response, *body) : problem(response, 404, "no finding has this id; see /api/v1/findings");
+  } else if (path == "/api/v1/mesh") {
+    get_table(request, response, mesh_json);
+  } else if (path == "/api/v1/paths") {
+    get_table(request, response, paths_json);
+  } else if (path == "/api/v1/links") {
+    get_table(request, response, links_json);
+  } else if (path == "/api/v1/hosts") {
+    get_table(request, response, hosts_json);
+  } else if (path == "/healthz") {
+    health(response);
+  } else if (path == "/metrics") {
+    page(response);
+  } else {
+    problem(response, 404, kPaths);
+  }
+}
+
+void HttpServer::Impl::get_table(const httplib::Request& request, httplib::Response& response,
+                                 std::string (*body)(const Snapshot&, std::size_t)) {
+  const auto limit = parse_limit(request.params);
+  limit ? answer(response, body(*snapshot(), *limit)) : problem(response, 400, limit.error().context);
+}
+
+void HttpServer::Impl::health(httplib::Response& response) {
+  const Nanos age = clock.monotonic_ns() - snapshot()->monotonic_ns;
+  if (age > limits.stale_after_ns) {
+    problem(response, 503, "no judgement for " + std::to_string(age / kSecond) + " s");
+    return;
+  }
+  response.status = 200;
+  response.set_content("ok\n", "text/plain");
+}
+
+void HttpServer::Impl::page(httplib::Response& response) {
+  HttpCounts http{};
+  for (std::size_t i = 0; i < http.size(); ++i) http[i] = counts[i].load();
+  response.status = 200;
+  response.set_content(exposition.render(metric_samples(*snapshot(), version, http)),
+                       std::string(metrics::kContentType));
+}
+
+void HttpServer::Impl::acknowledge(const std::string& id, httplib::Response& response) {
+  auto promise = std::make_shared<std::promise<Result<model::Finding>>>();
+  std::future<Result<model::Finding>> future = promise->get_future();
+  queue.push(AcknowledgeFinding{id, std::move(promise)});
+  if (future.wait_for(limits.command_wait) != std::future_status::ready) {
+    problem(response, 503, "judging did not answer in time; look at /api/v1/findings whether it was done");
+    return;
+  }
+  const Result<model::Finding> finding = future.get();
+  finding ? answer(response, finding_json(*finding)) : problem(response, 404, finding.error().context);
+}
+
+void HttpServer::Impl::clear(httplib::Response& response) {
+  auto promise = std::make_shared<std::promise<std::size_t>>();
+  std::future<std::size_t> future = promise->get_future();
+  queue.push(ClearFindings{std::move(promise)});
+  if (future.wait_for(limits.command_wait) != std::future_status::ready) {
+    problem(response, 503, "judging did not answer in time; look at /api/v1/findings whether it was done");
+    return;
+  }
+  answer(response, cleared_json(future.get()));
+}
+
+void HttpServer::Impl::set_up() {
+  server.new_task_queue = [this] { return new BoundedPool(limits.threads, limits.waiting); };
+  server.set_keep_alive_max_count(1);  // an idle connection would hold a thread
+  server.set_read_timeout(limits.read_seconds);
+  server.set_write_timeout(limits.write_seconds);
+  server.set_payload_max_length(limits.body_bytes);
+  // httplib would set SO_REUSEPORT, and a second aggregator would silently take half of the requests. The send buffer
+  // lets a usual answer leave the thread at once, however slowly it is read.
+  server.set_socket_options([](int socket) {
+    const int yes = 1;
+    const int size = kSendBuffer;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+  });
+  server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+    return route(request, response) ? httplib::Server::HandlerResponse::Handled
+                                    : httplib::Server::HandlerResponse::Unhandled;
+  });
+  server.Post("/api/v1/findings/clear",
+              [this](const httplib::Request&, httplib::Response& response) { clear(response); });
+  server.Post("/api/v1/findings/([0-9A-Za-z_.-]{1,64})/ack",
+              [this](const httplib::Request& request, httplib::Response& response) {
+                acknowledge(request.matches[1], response);
+              });
+  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (response.body.empty()) problem(response, response.status, response.status == 404 ? kPaths : "");
+  });
+  server.set_exception_handler([](const httplib::Request&, httplib::Response& response, std::exception_ptr) {
+    problem(response, 500, "see the log of the aggregator");
+    log::error("http", "a handler threw");
+  });
+  server.set_logger([this](const httplib::Request&, const httplib::Response& response) {
+    const auto status = static_cast<std::size_t>(response.status < 0 ? 0 : response.status / 100);
+    if (status < counts.size()) ++counts[status];
+  });
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() {
+  impl_->server.stop();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& address, HttpLimits limits,
+                                                      GetSnapshot snapshot, MessageQueue& queue, const Clock& clock,
+                                                      std::string version) {
+  const auto where = split_address(address);
+  if (!where) return where.error();
+  auto impl = std::make_unique<Impl>(limits, std::move(snapshot), queue, clock, std::move(version));
+  impl->set_up();
+  impl->port = where->second == 0 ? impl->server.bind_to_any_port(where->first)
+                                  : (impl->server.bind_to_port(where->first, where->second) ? where->second : -1);
+  if (impl->port <= 0) {
+    return make_error(Error::Kind::Invalid, "cannot serve HTTP on " + address +
+                                                ": address in use or not local; see [listen] http or "
+                                                "--listen-http");
+  }
+  Impl* raw = impl.get();
+  impl->thread = std::thread([raw] {
+    raw->server.listen_after_bind();
+    std::lock_guard lock(raw->mutex);
+    raw->done = true;
+    raw->ended.notify_all();
+  });
+  // stop() before the loop runs would be lost.
+  while (!impl->server.is_running()) std::this_thread::yield();
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+int HttpServer::port() const { return impl_->port; }
+
+bool HttpServer::stop(std::chrono::milliseconds wait) {
+  impl_->server.stop();
+  std::unique_lock lock(impl_->mutex);
+  return impl_->ended.wait_for(lock, wait, [&] { return impl_->done; });
+}
+
+Result<std::pair<std::string, int>> split_address(const std::string& address) {
+  const auto bad = [&] {
+    return make_error(Error::Kind::Invalid, "\"" + address + "\" is no HOST:PORT, like 127.0.0.1:7470 or [::1]:7470");
+  };
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) return bad();
+  std::string host = address.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string::npos) {
+    return bad();
+  }
+  int port = -1;
+  const char* end = address.data() + address.size();
+  const auto [stop, error] = std::from_chars(address.data() + colon + 1, end, port);
+  if (error != std::errc{} || stop != end || port < 0 || port > 65535 || host.empty()) return bad();
+  return std::pair{host, port};
+}
+
+bool is_loopback(const std::string& host) {
+  in_addr address{};
+  if (::inet_pton(AF_INET, host.c_str(), &address) == 1) return (ntohl(address.s_addr) >> 24) == 127;
+  return host == "localhost" || host == "::1";
+}
+
+}  // namespace weft::aggregator

@@ -1,0 +1,55 @@
+// The HTTP side: JSON API, /healthz and /metrics, served from the last snapshot, so that no client however slow touches
+// judging. Commands go to judging as messages with a deadline. Bounded: threads, waiting connections, request size,
+// time per read and write. httplib stays inside http_server.cpp. Thread safe.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "aggregator/messages.h"
+#include "aggregator/state/snapshot.h"
+#include "lib/base/clock.h"
+#include "lib/base/result.h"
+
+namespace weft::aggregator {
+
+struct HttpLimits {
+  unsigned threads = 16;
+  unsigned waiting = 64;  // accepted, no thread yet; past it the kernel's backlog holds them
+  unsigned read_seconds = 5, write_seconds = 5;
+  std::size_t body_bytes = 64 * 1024;
+  std::chrono::milliseconds command_wait{2000};
+  // Without a judgement for this long /healthz answers 503.
+  Nanos stale_after_ns = 10 * kSecond;
+};
+
+class HttpServer {
+ public:
+  using GetSnapshot = std::function<std::shared_ptr<const Snapshot>()>;
+
+  // address: HOST:PORT, port 0 for any free one.
+  static Result<std::unique_ptr<HttpServer>> start(const std::string& address, HttpLimits limits, GetSnapshot snapshot,
+                                                   MessageQueue& queue, const Clock& clock, std::string version);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  int port() const;
+  // False when a slow client still holds a thread after the wait: the object must then outlive the process.
+  bool stop(std::chrono::milliseconds wait);
+
+ private:
+  struct Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// "127.0.0.1:7470" or "[::1]:7470" to host and port.
+Result<std::pair<std::string, int>> split_address(const std::string& address);
+// 127.0.0.0/8, ::1 or localhost.
+bool is_loopback(const std::string& host);
+
+}  // namespace weft::aggregator

@@ -1,0 +1,102 @@
+#include "aggregator/export/metrics_page.h"
+
+#include <utility>
+
+namespace weft::aggregator {
+namespace {
+
+class Samples {
+ public:
+  void add(std::string_view name, double value, std::vector<std::pair<std::string, std::string>> labels = {}) {
+    model::MetricSample sample;
+    sample.name = name;
+    sample.value = value;
+    sample.labels = std::move(labels);
+    out.push_back(std::move(sample));
+  }
+  void count(std::string_view name, std::uint64_t value, std::vector<std::pair<std::string, std::string>> labels = {}) {
+    add(name, static_cast<double>(value), std::move(labels));
+  }
+  std::vector<model::MetricSample> out;
+};
+
+void add_findings(const Snapshot& snapshot, Samples& samples) {
+  for (const model::Finding& finding : snapshot.active) {
+    samples.add("weft_finding_active", 1,
+                {{"kind", std::string(model::finding_info(finding.kind).name)},
+                 {"subject", finding.subject},
+                 {"severity", std::string(model::to_string(finding.severity))}});
+  }
+  // Zero from the start: a counter that appears with its first event hides that event from rate().
+  for (const model::FindingKindInfo& info : model::finding_catalogue()) {
+    const auto it = snapshot.counters.findings_raised.find(std::string(info.name));
+    samples.count("weft_findings_total", it == snapshot.counters.findings_raised.end() ? 0 : it->second,
+                  {{"kind", std::string(info.name)}});
+  }
+  const DetectionHistogram& detection = snapshot.counters.detection;
+  model::MetricSample histogram;
+  histogram.name = "weft_finding_detection_seconds";
+  for (std::size_t i = 0; i < DetectionHistogram::kBounds.size(); ++i) {
+    histogram.buckets.emplace_back(DetectionHistogram::kBounds[i], detection.at_most[i]);
+  }
+  histogram.sum = detection.sum;
+  histogram.count = detection.count;
+  samples.out.push_back(std::move(histogram));
+}
+
+void add_streams(const Snapshot& snapshot, Samples& samples) {
+  const Counters& counters = snapshot.counters;
+  samples.count("weft_stream_batches_total", counters.batches_stored, {{"result", "stored"}});
+  samples.count("weft_stream_batches_total", counters.batches_duplicate, {{"result", "duplicate"}});
+  samples.count("weft_stream_batches_total", counters.batches_refused, {{"result", "refused"}});
+  samples.count("weft_stream_records_total", counters.records_stored);
+  samples.count("weft_stream_rejected_total", counters.records_malformed, {{"reason", "malformed"}});
+  samples.count("weft_stream_rejected_total", counters.records_unknown, {{"reason", "unknown"}});
+  samples.count("weft_stream_rejected_total", counters.findings_over_bound, {{"reason", "finding_bound"}});
+  samples.count("weft_stream_dropped_total", counters.agent_gaps, {{"class", "samples"}});
+  samples.count("weft_stream_dropped_total", snapshot.messages_dropped, {{"class", "requests"}});
+  for (const char* reason : {"capacity", "epoch", "fabric", "protocol", "schema"}) {
+    const auto it = counters.streams_refused.find(reason);
+    samples.count("weft_stream_refused_total", it == counters.streams_refused.end() ? 0 : it->second,
+                  {{"reason", reason}});
+  }
+}
+
+void add_store(const StoreStatus& store, Samples& samples) {
+  samples.add("weft_store_acknowledging", store.acknowledging ? 1 : 0);
+  samples.count("weft_store_commits_total", store.commits);
+  samples.count("weft_store_errors_total", store.errors_full, {{"reason", "full"}});
+  samples.count("weft_store_errors_total", store.errors_corrupt, {{"reason", "corrupt"}});
+  samples.count("weft_store_errors_total", store.errors_other, {{"reason", "other"}});
+  samples.count("weft_store_size_bytes", store.size_bytes);
+}
+
+}  // namespace
+
+std::vector<model::MetricSample> metric_samples(const Snapshot& snapshot, const std::string& version,
+                                                const HttpCounts& http) {
+  Samples samples;
+  samples.add("weft_build_info", 1, {{"version", version}});
+  std::uint64_t reporting = 0, silent = 0, stopped = 0;
+  for (const localise::HostView& host : snapshot.hosts) {
+    if (host.state == "reporting") ++reporting;
+    if (host.state == "silent") ++silent;
+    if (host.state == "stopped" || host.state == "restarting") ++stopped;
+  }
+  samples.count("weft_aggregator_agents", reporting, {{"state", "reporting"}});
+  samples.count("weft_aggregator_agents", silent, {{"state", "silent"}});
+  samples.count("weft_aggregator_agents", stopped, {{"state", "stopped"}});
+  samples.count("weft_link_known", snapshot.coverage.links);
+  samples.count("weft_link_covered", snapshot.coverage.covered);
+  samples.add("weft_judge_seconds", snapshot.judge_seconds);
+  samples.count("weft_localise_dropped_total", snapshot.localise_dropped);
+  samples.count("weft_http_requests_total", http[2], {{"code", "2xx"}});
+  samples.count("weft_http_requests_total", http[4], {{"code", "4xx"}});
+  samples.count("weft_http_requests_total", http[5], {{"code", "5xx"}});
+  add_findings(snapshot, samples);
+  add_streams(snapshot, samples);
+  add_store(snapshot.store, samples);
+  return std::move(samples.out);
+}
+
+}  // namespace weft::aggregator

@@ -1,0 +1,20 @@
+// A snapshot as samples of the metric catalogue. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "aggregator/state/snapshot.h"
+#include "lib/model/metric.h"
+
+namespace weft::aggregator {
+
+// Answers so far by status class, index 2 for 2xx and so on.
+using HttpCounts = std::array<std::uint64_t, 6>;
+
+std::vector<model::MetricSample> metric_samples(const Snapshot& snapshot, const std::string& version,
+                                                const HttpCounts& http);
+
+}  // namespace weft::aggregator
