@@ -1,0 +1,143 @@
+#include "lib/client/aggregator_client.h"
+
+#include <httplib.h>
+
+#include <thread>
+
+#include "tests/unit/catch.h"
+
+namespace client = weft::client;
+using weft::Error;
+
+namespace {
+
+// A server on a free loopback port that answers as told.
+class Server {
+ public:
+  explicit Server(std::function<void(const httplib::Request&, httplib::Response&)> handler) {
+    server_.set_pre_routing_handler([handler](const httplib::Request& request, httplib::Response& response) {
+      handler(request, response);
+      return httplib::Server::HandlerResponse::Handled;
+    });
+    port_ = server_.bind_to_any_port("127.0.0.1");
+    thread_ = std::thread([this] { server_.listen_after_bind(); });
+    while (!server_.is_running()) std::this_thread::yield();
+  }
+  ~Server() {
+    server_.stop();
+    thread_.join();
+  }
+  client::AggregatorClient connect(std::chrono::milliseconds deadline = std::chrono::seconds(3)) {
+    return std::move(*client::AggregatorClient::create({"http://127.0.0.1:" + std::to_string(port_), deadline}));
+  }
+
+ private:
+  httplib::Server server_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+Server fixed(int status, const std::string& body) {
+  return Server([=](const httplib::Request&, httplib::Response& response) {
+    response.status = status;
+    response.set_content(body, "application/json");
+  });
+}
+
+}  // namespace
+
+TEST_CASE("client: a URL that is none is refused", "[client]") {
+  for (const char* url : {"", "127.0.0.1:7470", "ftp://x", "http://", "http://a/b", "http://a b", "http://u@h"}) {
+    CAPTURE(url);
+    CHECK_FALSE(client::AggregatorClient::create({url, std::chrono::seconds(1)}));
+  }
+  CHECK(client::AggregatorClient::create({"http://localhost:7470/", std::chrono::seconds(1)}));
+}
+
+TEST_CASE("client: with no aggregator the error says what to do", "[client]") {
+  auto none = client::AggregatorClient::create({"http://127.0.0.1:1", std::chrono::seconds(1)});
+  const auto status = none->status();
+  REQUIRE_FALSE(status);
+  CHECK(status.error().kind == Error::Kind::Transient);
+  CHECK(status.error().context == "no aggregator answers at http://127.0.0.1:1: is it running? use --aggregator URL");
+}
+
+TEST_CASE("client: what is no aggregator is said so", "[client]") {
+  for (const char* body : {"<html>", "[]", "{}", "{\"schema\":2}", "{\"schema\":\"1\"}"}) {
+    CAPTURE(body);
+    Server server = fixed(200, body);
+    const auto status = server.connect().status();
+    REQUIRE_FALSE(status);
+    CHECK(status.error().kind == Error::Kind::Malformed);
+  }
+}
+
+TEST_CASE("client: a refusal carries the aggregator's own words, cleaned", "[client]") {
+  Server server = fixed(400, "{\"status\":400,\"title\":\"Bad Request\",\"detail\":\"kind: \\u001b[31m no\"}");
+  const auto findings = server.connect().findings({});
+  REQUIRE_FALSE(findings);
+  CHECK(findings.error().kind == Error::Kind::Invalid);
+  CHECK(findings.error().context == "kind: ?[31m no");
+}
+
+TEST_CASE("client: an answer that drips ends by the deadline", "[client]") {
+  Server server([](const httplib::Request&, httplib::Response& response) {
+    response.set_chunked_content_provider("application/json", [](std::size_t, httplib::DataSink& sink) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return sink.write(" ", 1);
+    });
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const auto status = server.connect(std::chrono::milliseconds(200)).status();
+  REQUIRE_FALSE(status);
+  CHECK(status.error().kind == Error::Kind::Timeout);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2));
+}
+
+TEST_CASE("client: odd fields are defaults, not crashes", "[client]") {
+  Server server =
+      fixed(200,
+            "{\"schema\":1,\"fabric\":7,\"agents\":[],\"coverage\":{\"links\":-3,\"covered\":1e30,\"ready\":1},"
+            "\"findings\":[1,{},{\"id\":\"f1\",\"kind\":\"nope\",\"severity\":\"critical\"}],\"total\":-1}");
+  const auto status = server.connect().status();
+  REQUIRE(status);
+  CHECK(status->fabric.empty());
+  CHECK(status->links == 0);
+  CHECK_FALSE(status->ready);
+  const auto findings = server.connect().findings({});
+  REQUIRE(findings);
+  CHECK(findings->findings.empty());
+}
+
+TEST_CASE("client: a finding comes back whole", "[client]") {
+  std::string asked;
+  Server server([&](const httplib::Request& request, httplib::Response& response) {
+    asked = request.get_param_value("subject") + " " + request.get_param_value("since");
+    response.set_content(
+        R"({"schema":1,"total":1,"findings":[{"id":"f1-0","kind":"link_loss","subject":"link:s1>l2",
+        "severity":"critical","state":"active","since":"2026-12-01T18:00:00.500Z","raised_at":"2026-12-01T18:00:02.000Z",
+        "until":null,"confidence":0.9,"summary":"lost","evidence":[{"name":"lost","value":12,"unit":"probes",
+        "window_s":20}],"victims":["pair:h1>h3"],"not_checked":["x"],"acknowledged":true}]})",
+        "application/json");
+  });
+  client::FindingsFilter filter;
+  filter.subject = "link:s1>l2 &x=1";
+  filter.since = "10m";
+  const auto answer = server.connect().findings(filter);
+  REQUIRE(answer);
+  CHECK(asked == "link:s1>l2 &x=1 10m");
+  REQUIRE(answer->findings.size() == 1);
+  const auto& finding = answer->findings[0];
+  CHECK(finding.active());
+  CHECK(finding.subject == "link:s1>l2");
+  CHECK(finding.raised_ns - finding.since_ns == 1'500'000'000);
+  CHECK(finding.evidence.at(0).value == 12);
+  CHECK(finding.victims.at(0) == "pair:h1>h3");
+  CHECK(finding.acknowledged);
+}
+
+TEST_CASE("client: an id that would be another path is never sent", "[client]") {
+  Server server([](const httplib::Request&, httplib::Response&) { FAIL_CHECK("asked"); });
+  CHECK_FALSE(server.connect().acknowledge("../clear"));
+  CHECK_FALSE(server.connect().acknowledge(""));
+}
