@@ -1,0 +1,140 @@
+#include "aggregator/export/http_server.h"
+
+#include <httplib.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/unit/catch.h"
+
+using nlohmann::json;
+using weft::FakeClock;
+using weft::kSecond;
+using namespace weft::aggregator;
+
+namespace {
+
+struct Fixture {
+  FakeClock clock;
+  MessageQueue queue{64};
+  std::shared_ptr<Snapshot> snapshot = std::make_shared<Snapshot>();
+  std::unique_ptr<HttpServer> server;
+  explicit Fixture(HttpLimits limits = {}) {
+    snapshot->fabric = "lab";
+    snapshot->monotonic_ns = clock.monotonic_ns();
+    snapshot->wall_ns = clock.wall_ns();
+    snapshot->views = std::make_shared<Snapshot::Views>();
+    snapshot->cleared = std::make_shared<std::vector<weft::model::Finding>>();
+    auto started = HttpServer::start(
+        "127.0.0.1:0", limits, [this] { return snapshot; }, queue, clock, "0.1.0");
+    REQUIRE(started);
+    server = std::move(*started);
+  }
+  httplib::Client client() { return httplib::Client("127.0.0.1", server->port()); }
+};
+
+}  // namespace
+
+TEST_CASE("http: an address that is none, or is taken, is an error that names it", "[aggregator]") {
+  for (const char* address : {"", "7470", ":7470", "127.0.0.1:", "127.0.0.1:99999", "::1:7470", "h:7x"}) {
+    CAPTURE(address);
+    CHECK_FALSE(split_address(address));
+  }
+  CHECK(split_address("[::1]:7470")->first == "::1");
+  CHECK(is_loopback("127.3.2.1"));
+  CHECK(is_loopback("::1"));
+  CHECK_FALSE(is_loopback("0.0.0.0"));
+  CHECK_FALSE(is_loopback("127.example.org"));
+  Fixture f;
+  const std::string taken = "127.0.0.1:" + std::to_string(f.server->port());
+  auto second = HttpServer::start(
+      taken, {}, [&] { return f.snapshot; }, f.queue, f.clock, "0.1.0");
+  REQUIRE_FALSE(second);
+  CHECK_THAT(second.error().context, ContainsSubstring(taken));
+}
+
+TEST_CASE("http: errors are problem documents", "[aggregator]") {
+  Fixture f;
+  auto client = f.client();
+  const auto check = [](const httplib::Result& result, int status) {
+    REQUIRE(result);
+    CHECK(result->status == status);
+    CHECK(result->get_header_value("Content-Type") == "application/problem+json");
+    const json document = json::parse(result->body);
+    CHECK(document["status"] == status);
+    CHECK(document["title"].is_string());
+    CHECK(document["detail"].is_string());
+  };
+  check(client.Get("/nowhere"), 404);
+  check(client.Get("/api/v1/findings?limit=x"), 400);
+  check(client.Get("/api/v1/mesh?since=1m"), 400);
+  check(client.Get("/api/v1/findings/none"), 404);
+  check(client.Get("/" + std::string(3000, 'a')), 414);
+  check(client.Delete("/api/v1/findings/f1"), 405);
+  check(client.Post("/api/v1/findings/clear", {{"Origin", "http://evil.example"}}, "", "text/plain"), 403);
+  check(client.Post("/api/v1/findings/f1/burn"), 404);
+  check(client.Post("/api/v1/findings/clear", std::string(100'000, 'x'), "text/plain"), 413);
+  CHECK(client.Get("/metrics", {{"Range", "bytes=0-1,0-1"}})->status == 416);
+}
+
+TEST_CASE("http: every page answers, with no-store and the right type", "[aggregator]") {
+  Fixture f;
+  auto client = f.client();
+  for (const char* path :
+       {"/api/v1/status", "/api/v1/findings", "/api/v1/mesh", "/api/v1/paths", "/api/v1/links", "/api/v1/hosts"}) {
+    CAPTURE(path);
+    const auto result = client.Get(path);
+    REQUIRE(result);
+    CHECK(result->status == 200);
+    CHECK(result->get_header_value("Content-Type") == "application/json");
+    CHECK(json::parse(result->body)["schema"] == 1);
+  }
+  const auto metrics = client.Get("/metrics");
+  REQUIRE(metrics);
+  CHECK_THAT(metrics->get_header_value("Content-Type"), ContainsSubstring("version=0.0.4"));
+  CHECK_THAT(metrics->body, ContainsSubstring("weft_http_requests_total{code=\"2xx\"}"));
+}
+
+TEST_CASE("http: health fails once judging stands still", "[aggregator]") {
+  Fixture f;
+  CHECK(f.client().Get("/healthz")->status == 200);
+  f.clock.advance(11 * kSecond);
+  CHECK(f.client().Get("/healthz")->status == 503);
+}
+
+TEST_CASE("http: commands go to judging and carry its answer", "[aggregator]") {
+  Fixture f;
+  std::thread judging([&] {
+    for (int i = 0; i < 3; ++i) {
+      auto message = f.queue.pop_for(std::chrono::seconds(10));
+      if (!message) return;
+      if (auto* ack = std::get_if<AcknowledgeFinding>(&*message)) {
+        weft::model::Finding finding;
+        finding.id = ack->id;
+        finding.acknowledged = true;
+        if (ack->id == "f1") {
+          ack->answer->set_value(finding);
+        } else {
+          ack->answer->set_value(weft::make_error(weft::Error::Kind::NotFound, "none"));
+        }
+      }
+      if (auto* clear = std::get_if<ClearFindings>(&*message)) clear->answer->set_value(3);
+    }
+  });
+  auto client = f.client();
+  const auto acknowledged = client.Post("/api/v1/findings/f1/ack");
+  REQUIRE(acknowledged);
+  CHECK(json::parse(acknowledged->body)["finding"]["acknowledged"] == true);
+  CHECK(client.Post("/api/v1/findings/f2/ack")->status == 404);
+  CHECK(json::parse(client.Post("/api/v1/findings/clear")->body)["cleared"] == 3);
+  judging.join();
+}
+
+TEST_CASE("http: a command that judging does not answer ends with 503", "[aggregator]") {
+  HttpLimits limits;
+  limits.command_wait = std::chrono::milliseconds(50);
+  Fixture f(limits);
+  const auto result = f.client().Post("/api/v1/findings/clear");
+  REQUIRE(result);
+  CHECK(result->status == 503);
+}

@@ -1,0 +1,37 @@
+#include "aggregator/export/metrics_page.h"
+
+#include "lib/metrics/exposition.h"
+#include "tests/unit/catch.h"
+
+using namespace weft::aggregator;
+
+TEST_CASE("metrics page: every sample is in the catalogue and belongs to the aggregator", "[aggregator]") {
+  Snapshot snapshot;
+  snapshot.hosts.resize(2);
+  snapshot.hosts[0].state = "reporting";
+  snapshot.hosts[1].state = "silent";
+  weft::model::Finding finding;
+  finding.kind = weft::model::FindingKind::LinkLoss;
+  finding.subject = "link:s1>l2";
+  snapshot.active = {finding};
+  snapshot.counters.detection.add(2.5);
+  snapshot.counters.streams_refused["fabric"] = 3;
+  weft::metrics::Exposition exposition("weft-aggregator");
+  const std::string page = exposition.render(metric_samples(snapshot, "0.1.0", {0, 0, 7, 0, 1, 0}));
+  CHECK(exposition.refused() == 0);
+  CHECK(exposition.overflow() == 0);
+  for (const char* line :
+       {"weft_finding_active{kind=\"link_loss\",subject=\"link:s1>l2\",severity=\"info\"} 1\n",
+        "weft_finding_detection_seconds_bucket{le=\"2\"} 0\n", "weft_finding_detection_seconds_bucket{le=\"3\"} 1\n",
+        "weft_stream_refused_total{reason=\"fabric\"} 3\n", "weft_findings_total{kind=\"host_silent\"} 0\n",
+        "weft_aggregator_agents{state=\"silent\"} 1\n", "weft_store_acknowledging 1\n",
+        "weft_http_requests_total{code=\"2xx\"} 7\n"}) {
+    CAPTURE(line);
+    CHECK(page.find(line) != std::string::npos);
+  }
+  for (const auto& info : weft::model::metric_catalogue()) {
+    if (info.program == "weftd") continue;
+    CAPTURE(info.name);
+    CHECK(page.find("# TYPE " + std::string(info.name) + " ") != std::string::npos);
+  }
+}
