@@ -131,6 +131,7 @@ struct HttpServer::Impl {
   void set_up();
   bool route(const httplib::Request& request, httplib::Response& response);
   void get(const httplib::Request& request, httplib::Response& response);
+  void post(const httplib::Request& request, httplib::Response& response);
   void get_table(const httplib::Request& request, httplib::Response& response,
                  std::string (*body)(const Snapshot&, std::size_t));
   void health(httplib::Response& response);
@@ -162,7 +163,27 @@ bool HttpServer::Impl::route(const httplib::Request& request, httplib::Response&
     problem(response, 403, "requests from web pages are refused");
     return true;
   }
+  // No command has a body. Without a length httplib would wait for one until its timeout (curl -X POST sends none).
+  const std::string length = request.get_header_value("Content-Length");
+  if ((length.empty() || length == "0") && !request.has_header("Transfer-Encoding")) {
+    post(request, response);
+    return true;
+  }
   return false;
+}
+
+void HttpServer::Impl::post(const httplib::Request& request, httplib::Response& response) {
+  constexpr std::string_view kFinding = "/api/v1/findings/";
+  constexpr std::string_view kAck = "/ack";
+  const std::string& path = request.path;
+  if (path == "/api/v1/findings/clear") {
+    clear(response);
+  } else if (path.size() > kFinding.size() + kAck.size() && path.compare(0, kFinding.size(), kFinding) == 0 &&
+             path.compare(path.size() - kAck.size(), kAck.size(), kAck) == 0) {
+    acknowledge(path.substr(kFinding.size(), path.size() - kFinding.size() - kAck.size()), response);
+  } else {
+    problem(response, 404, kPaths);
+  }
 }
 
 void HttpServer::Impl::get(const httplib::Request& request, httplib::Response& response) {
@@ -260,12 +281,7 @@ void HttpServer::Impl::set_up() {
     return route(request, response) ? httplib::Server::HandlerResponse::Handled
                                     : httplib::Server::HandlerResponse::Unhandled;
   });
-  server.Post("/api/v1/findings/clear",
-              [this](const httplib::Request&, httplib::Response& response) { clear(response); });
-  server.Post("/api/v1/findings/([0-9A-Za-z_.-]{1,64})/ack",
-              [this](const httplib::Request& request, httplib::Response& response) {
-                acknowledge(request.matches[1], response);
-              });
+  server.Post(".*", [this](const httplib::Request& request, httplib::Response& response) { post(request, response); });
   server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
     if (response.body.empty()) problem(response, response.status, response.status == 404 ? kPaths : "");
   });

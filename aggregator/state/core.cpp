@@ -48,7 +48,6 @@ void Core::restore(const Recovered& recovered) {
   for (const model::Finding& finding : recovered.findings) {
     if (finding.active()) {
       active.push_back(finding);
-      if (finding.acknowledged) acknowledged_.insert(finding.id);
     } else if (cleared_.size() < config_.cleared_kept) {
       cleared_.push_back(finding);
     }
@@ -65,15 +64,22 @@ void Core::restore(const Recovered& recovered) {
 }
 
 void Core::feed_evidence(const Recovered& recovered) {
-  const Nanos now = clock_.monotonic_ns();
   const Nanos wall_now = clock_.wall_ns();
-  std::map<std::string, Nanos> left;  // said goodbye: allowance
+  std::map<std::string, std::pair<Nanos, Nanos>> left;  // said goodbye: allowance, when
+  std::map<std::string, Nanos> first;                   // oldest word of each agent
+  const auto heard = [&](const std::string& agent, Nanos at) {
+    const auto [it, fresh] = first.emplace(agent, at);
+    if (!fresh) it->second = std::min(it->second, at);
+  };
   for (const LatestRow& row : recovered.latest) {
-    if (row.key == kGoodbyeKey && row.record) left[row.agent] = parse_goodbye(*row.record);
+    heard(row.agent, row.received_wall_ns);
+    if (row.key == kGoodbyeKey && row.record) left[row.agent] = {parse_goodbye(*row.record), row.received_wall_ns};
   }
+  for (const JournalRow& row : recovered.journal) heard(row.agent, row.received_wall_ns);
   for (const AgentRow& row : recovered.agents) {
+    heard(row.agent, row.last_seen_wall_ns);
     if (wall_now - row.last_seen_wall_ns < kDayNs) {
-      localiser_->on_start(row.agent, row.epoch, to_monotonic(row.last_seen_wall_ns));
+      localiser_->on_start(row.agent, row.epoch, to_monotonic(first[row.agent]));
     }
   }
   for (const LatestRow& row : recovered.latest) {
@@ -89,20 +95,23 @@ void Core::feed_evidence(const Recovered& recovered) {
       if (decoded) feed(row.agent, decoded->record, received);
     }
   }
-  for (const LatestRow& row : recovered.latest) {
-    if (row.key == kGoodbyeKey && row.record) {
-      localiser_->on_goodbye(row.agent, left[row.agent], to_monotonic(row.received_wall_ns));
-    }
+  for (const auto& [agent, goodbye] : left) {
+    localiser_->on_goodbye(agent, goodbye.first, to_monotonic(goodbye.second));
   }
   for (const AgentRow& row : recovered.agents) {
     const Session* session = sessions_.find(row.agent);
     if (session == nullptr || left.count(row.agent) != 0 || wall_now - row.last_seen_wall_ns >= kDayNs) continue;
     if (session->link != nullptr) {
-      localiser_->on_start(row.agent, session->epoch, now);
+      localiser_->on_start(row.agent, session->epoch, clock_.monotonic_ns());
     } else {
-      localiser_->on_goodbye(row.agent, config_.return_allowance_ns, now);
+      awaited_.insert(row.agent);
     }
   }
+}
+
+void Core::excuse_awaited(Nanos now) {
+  if (now - started_monotonic_ns_ > config_.return_allowance_ns) awaited_.clear();
+  for (const std::string& agent : awaited_) localiser_->on_contact(agent, now);
 }
 
 void Core::handle(Message&& message) {
@@ -144,6 +153,7 @@ void Core::on(Opened& message) {
     opening.replaced->end(StreamLink::End::Replaced, "a newer stream of this agent took over");
   }
   log::info("ingest", "agent connected", {{"agent", hello.agent}, {"epoch", hello.epoch}, {"version", hello.version}});
+  awaited_.erase(hello.agent);
   localiser_->on_start(hello.agent, hello.epoch, message.at.monotonic_ns);
   localiser_->on_contact(hello.agent, message.at.monotonic_ns);
   note(*opening.session, kGoodbyeKey, std::nullopt, message.at.wall_ns);
@@ -249,25 +259,24 @@ void Core::on(Stored& message) {
 }
 
 void Core::on(AcknowledgeFinding& message) {
-  for (model::Finding finding : tracker_.active()) {
-    if (finding.id != message.id) continue;
-    acknowledged_.insert(finding.id);
-    finding.acknowledged = true;
-    store_.save({finding}, config_.save_wait);
-    publish(clock_.monotonic_ns(), snapshot()->judge_seconds);
-    message.answer->set_value(finding);
-    return;
+  tracker_.acknowledge(message.id);
+  std::optional<model::Finding> found;
+  for (model::Finding& finding : tracker_.active()) {
+    if (finding.id == message.id) found = std::move(finding);
   }
   for (model::Finding& finding : cleared_) {
     if (finding.id != message.id) continue;
     finding.acknowledged = true;
-    store_.save({finding}, config_.save_wait);
+    found = finding;
     cleared_shared_ = std::make_shared<std::vector<model::Finding>>(cleared_.begin(), cleared_.end());
-    publish(clock_.monotonic_ns(), snapshot()->judge_seconds);
-    message.answer->set_value(finding);
+  }
+  if (!found) {
+    message.answer->set_value(make_error(Error::Kind::NotFound, "no finding has this id; see /api/v1/findings"));
     return;
   }
-  message.answer->set_value(make_error(Error::Kind::NotFound, "no finding has the id " + message.id));
+  store_.save({*found}, config_.save_wait);
+  publish(clock_.monotonic_ns(), snapshot()->judge_seconds);
+  message.answer->set_value(std::move(*found));
 }
 
 void Core::on(ClearFindings& message) {
@@ -323,15 +332,11 @@ std::vector<model::Finding> Core::verdicts(Nanos now) {
 void Core::apply(std::vector<detect::FindingChange> changes) {
   if (changes.empty()) return;
   std::vector<model::Finding> rows;
-  for (detect::FindingChange& change : changes) {
-    model::Finding& finding = change.finding;
-    finding.acknowledged = acknowledged_.count(finding.id) != 0;
-    rows.push_back(finding);
-  }
+  for (const detect::FindingChange& change : changes) rows.push_back(change.finding);
   // Published only after this. A full disk must not hide a finding, so false is not an error here.
   store_.save(rows, config_.save_wait);
   bool any_cleared = false;
-  for (detect::FindingChange& change : changes) {
+  for (const detect::FindingChange& change : changes) {
     const model::Finding& finding = change.finding;
     const std::string_view kind = model::finding_info(finding.kind).name;
     if (change.what == detect::FindingChange::What::Raised) {
@@ -346,7 +351,6 @@ void Core::apply(std::vector<detect::FindingChange> changes) {
                  {"summary", finding.summary}});
     } else if (change.what == detect::FindingChange::What::Cleared) {
       any_cleared = true;
-      acknowledged_.erase(finding.id);
       cleared_.push_front(finding);
       if (cleared_.size() > config_.cleared_kept) cleared_.pop_back();
       log::info("findings", "cleared", {{"id", finding.id}, {"kind", kind}, {"subject", finding.subject}});
@@ -378,13 +382,12 @@ void Core::end_streams_that_must_send_again() {
 
 void Core::tick() {
   const Nanos now = clock_.monotonic_ns();
+  excuse_awaited(now);
   apply(tracker_.step(verdicts(now), now, clock_.wall_ns()));
   const StoreStatus store = store_.status();
   if (store.generation != store_generation_) {
     store_generation_ = store.generation;
-    std::vector<model::Finding> active = tracker_.active();
-    for (model::Finding& finding : active) finding.acknowledged = acknowledged_.count(finding.id) != 0;
-    store_.save(active, config_.save_wait);
+    store_.save(tracker_.active(), config_.save_wait);
   }
   if (store.acknowledging) end_streams_that_must_send_again();
   push_plans(now);
@@ -412,7 +415,6 @@ void Core::publish(Nanos now, double judge_seconds) {
   next->hosts = localiser_->hosts(now);
   next->views = views_;
   next->active = tracker_.active();
-  for (model::Finding& finding : next->active) finding.acknowledged = acknowledged_.count(finding.id) != 0;
   next->cleared = cleared_shared_;
   for (const auto& [agent, session] : sessions_.all()) next->agents_connected += session.link != nullptr ? 1 : 0;
   next->messages_dropped = queue_.dropped();

@@ -69,6 +69,7 @@ class Core {
   void feed(const std::string& agent, const wire::Record& record, Nanos received);
   bool take_agent_finding(const std::string& agent, const model::Finding& finding, Nanos received);
   void feed_evidence(const Recovered& recovered);
+  void excuse_awaited(Nanos now);
   Nanos to_monotonic(Nanos wall_ns) const;
   std::vector<model::Finding> verdicts(Nanos now);
   void apply(std::vector<detect::FindingChange> changes);
@@ -89,7 +90,8 @@ class Core {
 
   // (agent) -> (kind and subject) -> what it says of itself; since_ns monotonic of receipt
   std::map<std::string, std::map<std::string, model::Finding>> agent_findings_;
-  std::set<std::string> acknowledged_;  // ids of active findings
+  // Known before a restart and not back yet: their silence is this process's own until the allowance has passed.
+  std::set<std::string> awaited_;
   std::deque<model::Finding> cleared_;  // newest first
   std::shared_ptr<const std::vector<model::Finding>> cleared_shared_;
   std::shared_ptr<const Snapshot::Views> views_;

@@ -1,0 +1,90 @@
+#include "aggregator/config.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/unit/aggregator/fakes.h"
+#include "tests/unit/catch.h"
+
+using weft::kSecond;
+using namespace weft::aggregator;
+using weft::test::TemporaryFolder;
+
+namespace {
+
+weft::Result<AggregatorConfig> load(const std::string& text, const Overrides& overrides = {}) {
+  TemporaryFolder folder;
+  std::ofstream(folder / "a.toml") << text;
+  return load_config(weft::SystemFiles(), folder / "a.toml", overrides);
+}
+
+void refused(const std::string& text, const std::string& place) {
+  CAPTURE(text);
+  const auto config = load(text);
+  REQUIRE_FALSE(config);
+  CHECK_THAT(config.error().message(), ContainsSubstring(place));
+}
+
+}  // namespace
+
+TEST_CASE("config: unknown keys, bad values and bad threshold order are refused with their place", "[aggregator]") {
+  refused("[fabric]\nnane = \"lab\"\n", "a.toml:2:");
+  refused("[fabric]\nname = \"a b\"\n", "a.toml:2:");
+  refused("[fabrik]\n", "a.toml:1:");
+  refused("[localise]\nloss_ratio_raise = 0.01\nloss_ratio_clear = 0.01\n", "a.toml:3:");
+  refused("[localise]\nce_ratio_clear = 0.5\n", "a.toml:2:");
+  refused("[localise]\nloss_ratio_raise = 2\n", "a.toml:2:");
+  refused("[localise]\nwindow = 20\n", "a.toml:2:");
+  refused("[store]\nretention = \"1s\"\n", "a.toml:2:");
+  refused("[listen]\ngrpc = \"nowhere\"\n", "a.toml:2:");
+  refused("[log]\nlevel = \"loud\"\n", "a.toml:2:");
+  refused("[listen\n", "a.toml:1:");
+}
+
+TEST_CASE("config: an address reachable from elsewhere needs the word for it", "[aggregator]") {
+  refused("[listen]\nhttp = \"0.0.0.0:7470\"\n", "allow_remote");
+  CHECK(load("[listen]\nhttp = \"0.0.0.0:7470\"\nallow_remote = true\n"));
+  Overrides overrides;
+  overrides.listen_grpc = "192.0.2.1:7471";
+  CHECK_FALSE(load("", overrides));
+  overrides.allow_remote = true;
+  CHECK(load("", overrides));
+}
+
+TEST_CASE("config: a topology that is missing, wrong or of another fabric is refused", "[aggregator]") {
+  TemporaryFolder folder;
+  Overrides overrides;
+  overrides.fabric = "lab";
+  overrides.topology_file = folder / "t.toml";
+  CHECK_FALSE(load("", overrides));
+  std::ofstream(folder / "t.toml") << "fabric = \"prod\"\n[[switch]]\nname = \"s1\"\n";
+  const auto other = load("", overrides);
+  REQUIRE_FALSE(other);
+  CHECK_THAT(other.error().message(), ContainsSubstring("is of fabric \"prod\""));
+  std::ofstream(folder / "t.toml") << "fabric = \"lab\"\n[[switch]]\nnome = \"s1\"\n";
+  const auto wrong = load("", overrides);
+  REQUIRE_FALSE(wrong);
+  CHECK_THAT(wrong.error().message(), ContainsSubstring("t.toml:"));
+}
+
+TEST_CASE("config: a file that cannot be read is refused", "[aggregator]") {
+  CHECK_FALSE(load_config(weft::SystemFiles(), "/nonexistent-weft.toml", {}));
+}
+
+TEST_CASE("config: values are taken, flags win over the file", "[aggregator]") {
+  Overrides overrides;
+  overrides.store_path = "/tmp/other.db";
+  const auto config = load(
+      "[fabric]\nname = \"lab\"\npaths_not_pinned = true\n[listen]\ngrpc = \"127.0.0.1:1\"\n"
+      "[store]\npath = \"/tmp/x.db\"\nretention = \"2m\"\n[localise]\nhost_silent_after = \"5s\"\n",
+      overrides);
+  REQUIRE(config);
+  CHECK(config->fabric == "lab");
+  CHECK(config->localiser.paths_not_pinned);
+  CHECK(config->localiser.host_silent_after_ns == 5 * kSecond);
+  CHECK(config->listen_grpc == "127.0.0.1:1");
+  CHECK(config->listen_http == "127.0.0.1:7470");
+  CHECK(config->store_path == "/tmp/other.db");
+  CHECK(config->retention_ns == 120 * kSecond);
+  CHECK(load_config(weft::SystemFiles(), "", {}));
+}
