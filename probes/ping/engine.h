@@ -38,8 +38,9 @@ struct EngineOptions {
   double answer_rate_per_peer = 500;  // responder bound
   unsigned max_peers = 4096;
   bool answer = true;  // run a responder; without one the hello socket takes any free port
-  std::string
-      hello_address;  // where to bind the hello socket; empty: the transport's own address, which must be IP then
+  // Where the hello socket is bound; empty: the transport's own address. Only for GIDs that are no IP address
+  // (InfiniBand): a hello that names an IPv4 GID other than its source is refused.
+  std::string hello_address;
 };
 
 enum class ProbeResult : std::uint8_t {

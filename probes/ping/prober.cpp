@@ -381,12 +381,21 @@ void Prober::finish_if_complete(Session& session, std::uint64_t sequence, Record
   if (no_times_come || (record.delay_ns && record.send_done)) finish_acked(session, sequence, record, now);
 }
 
-Prober::Times Prober::times_of(const Record& record) const {
+// A round trip is as good as the worse of its two brackets, and the responder's comes in one acknowledgement when
+// software took it.
+model::TimestampRung Prober::rung_of(const Session& session) const {
+  const model::TimestampRung own = transport_.rung();
+  if (!session.info || session.info->two_acks) return own;
+  return std::max(own,
+                  transport_.name() == "udp" ? model::TimestampRung::KernelSoftware : model::TimestampRung::Software);
+}
+
+Prober::Times Prober::times_of(const Session& session, const Record& record) const {
   Times times;
   if (!record.first_ack || !record.send_done || !record.delay_ns) return times;
   const Nanos away = transport_.elapsed_ns(record.t2, record.t5);
   const Nanos rtt = away - *record.delay_ns;
-  if (rtt < -tolerance(transport_.rung())) return times;
+  if (rtt < -tolerance(rung_of(session))) return times;
   times.valid = true;
   times.rtt_ns = std::max<Nanos>(rtt, 0);  // at or below the clock's resolution
   times.prober_delay_ns = std::max<Nanos>(record.t6_ns - record.t1_ns - away, 0);
@@ -404,12 +413,13 @@ void Prober::finish_acked(Session& session, std::uint64_t sequence, Record& reco
     return;
   }
   AckFacts facts;
+  facts.rung = rung_of(session);
   facts.forward_tos = record.forward_tos;
   facts.forward_hop_limit = record.forward_hop_limit;
   facts.back_tos = record.back_tos;
   facts.back_hop_limit = record.back_hop_limit;
   facts.responder_delay_ns = record.delay_ns;
-  const Times times = times_of(record);
+  const Times times = times_of(session, record);
   ProbeResult result = ProbeResult::Ok;
   if (times.valid && times.rtt_ns <= options_.timeout_ns) {
     facts.rtt_ns = times.rtt_ns;
@@ -507,7 +517,7 @@ void Prober::report(const Session& session, std::uint64_t sequence, const Record
   outcome.back_tos = record.back_tos;
   outcome.back_hop_limit = record.back_hop_limit;
   if (result == ProbeResult::Ok || result == ProbeResult::Late) {
-    const Times times = times_of(record);
+    const Times times = times_of(session, record);
     if (times.valid) {
       outcome.rtt_ns = times.rtt_ns;
       outcome.prober_delay_ns = times.prober_delay_ns;

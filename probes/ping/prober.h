@@ -137,7 +137,8 @@ class Prober {
   void learn_received(Session& session, const ProbePacket& ack);
   void set_loss(Session& session, Record& record, Loss loss);
   void take_ack(Session& session, Record& record, const ProbePacket& ack, const Arrival& arrival);
-  Times times_of(const Record& record) const;
+  model::TimestampRung rung_of(const Session& session) const;
+  Times times_of(const Session& session, const Record& record) const;
   void finish_if_complete(Session& session, std::uint64_t sequence, Record& record, Nanos now);
   void finish_acked(Session& session, std::uint64_t sequence, Record& record, Nanos now);
   void time_out(Session& session, std::uint64_t sequence, Record& record, Nanos now);

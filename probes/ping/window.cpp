@@ -59,16 +59,18 @@ std::int64_t second_of(Nanos now) { return now / kSecond; }
 WindowFolder::WindowFolder(Nanos grace_ns, std::size_t max_closed) : grace_ns_(grace_ns), max_closed_(max_closed) {}
 
 WindowFolder::Open& WindowFolder::open(const model::PathKey& key, std::uint64_t epoch, Nanos now) {
-  Open& entry = open_[{second_of(now), key}];
+  const auto [at, fresh] = open_.try_emplace({second_of(now), key});
+  Open& entry = at->second;
   entry.window.key = key;
   entry.window.responder_epoch = epoch;
-  entry.window.rung = rung_;
+  if (fresh) entry.window.rung = rung_;
   return entry;
 }
 
 void WindowFolder::acked(const model::PathKey& key, std::uint64_t epoch, Nanos now, const AckFacts& facts) {
   Open& entry = open(key, epoch, now);
   model::PathWindow& window = entry.window;
+  window.rung = std::max(window.rung, facts.rung);
   ++window.sent;
   ++window.acked;
   if (facts.without_times) ++window.acked_without_times;

@@ -22,6 +22,7 @@ struct AckFacts {
   std::optional<std::uint8_t> forward_tos, forward_hop_limit, back_tos, back_hop_limit;
   bool without_times = false;
   bool bad_timestamp = false;
+  model::TimestampRung rung = model::TimestampRung::NicWallClock;  // the worse of both ends
 };
 
 // Events that say nothing about the network, or only explain.
@@ -36,6 +37,7 @@ class WindowFolder {
   // At most max_closed closed windows wait to be taken; then the oldest go and are counted.
   explicit WindowFolder(Nanos grace_ns, std::size_t max_closed = 65536);
 
+  // Of this end; a window's is the worst of what its acknowledgements had.
   void set_rung(model::TimestampRung rung) { rung_ = rung; }
   void acked(const model::PathKey& key, std::uint64_t epoch, Nanos now, const AckFacts& facts);
   // Returns the window the loss was counted in, for move().

@@ -1,6 +1,7 @@
 // Two engines over real sockets on the loopback. Waits are for events, with generous deadlines.
 #include "probes/ping/engine.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -64,11 +65,12 @@ EngineOptions options_of(const std::string& host, std::uint16_t hello_port) {
   return options;
 }
 
-Node start(const std::string& address, EngineOptions options, UdpTransportOptions udp = {}) {
+Node start(const std::string& address, EngineOptions options, UdpTransportOptions udp = {},
+           const Clock& clock = kClock) {
   udp.local = *model::Gid::parse(address);
-  auto transport = open_udp_transport(udp, kClock);
+  auto transport = open_udp_transport(udp, clock);
   REQUIRE(transport);
-  auto engine = Engine::start(std::move(options), std::move(*transport), kClock);
+  auto engine = Engine::start(std::move(options), std::move(*transport), clock);
   if (!engine) FAIL(engine.error().message());
   Node node;
   node.engine = std::move(*engine);
@@ -286,6 +288,82 @@ TEST_CASE("engine: a responder that restarts is found again, and nobody is accus
   }
   CHECK(lost == 0);
   CHECK(stale > 0);
+}
+
+TEST_CASE("engine: a process that did not run for ten seconds accuses nobody", "[ping]") {
+  // To the engine a clock that jumps looks like a process that was stopped.
+  class JumpingClock final : public Clock {
+   public:
+    Nanos monotonic_ns() const override { return kClock.monotonic_ns() + jump; }
+    Nanos wall_ns() const override { return kClock.wall_ns(); }
+    std::atomic<Nanos> jump = 0;
+  };
+  JumpingClock clock;
+  Node h2 = start("127.0.0.2", options_of("h2", free_port("127.0.0.2")));
+  Node h1 = start("127.0.0.1", options_of("h1", free_port("127.0.0.1")), {}, clock);
+  h1.engine->set_targets({target_of(h2, "h2/lo", 100)});
+  REQUIRE(h1.outcomes->wait(acked(20)));
+  clock.jump = 10 * kSecond;
+  const std::size_t before = h1.outcomes->count(ProbeResult::Ok);
+  REQUIRE(h1.outcomes->wait(acked(before + 20)));
+  CHECK(h1.engine->take_stats().own_delay_max_ns > 9 * kSecond);
+  CHECK(h1.engine->take_stats().own_delay_max_ns < 9 * kSecond);
+  h1.engine->close();
+  for (const auto& window : h1.engine->take_windows()) {
+    CHECK(window.lost_unknown + window.forward.lost + window.back.lost == 0);
+  }
+}
+
+TEST_CASE("engine: more ports are opened as wanted, told to peers, and refused in words past the bound", "[ping]") {
+  Node h2 = start("127.0.0.2", options_of("h2", free_port("127.0.0.2")));
+  UdpTransportOptions udp;
+  udp.max_lanes = 4;
+  Node h1 = start("127.0.0.1", options_of("h1", free_port("127.0.0.1")), udp);
+  h1.engine->want_ports(3);
+  REQUIRE(poll_until([&] { return h1.engine->endpoint().prober_ports.size() == 3; }));
+  CHECK(h1.engine->endpoint().responder_ports.size() == 3);
+  h1.engine->set_targets({target_of(h2, "h2/lo", 100)});
+  REQUIRE(h1.outcomes->wait(acked(12)));
+  std::set<std::uint16_t> used;
+  for (const auto& outcome : h1.outcomes->list()) used.insert(outcome.key.forward_port);
+  CHECK(used.size() == 3);
+  test::expect_log("fewer source ports than wanted");
+  h1.engine->want_ports(9);
+  REQUIRE(poll_until([&] { return h1.engine->endpoint().prober_ports.size() == 4; }));
+  CHECK(h1.engine->failure().empty());
+}
+
+TEST_CASE("engine: targets that leave the plan are probed no more, those that stay keep their session", "[ping]") {
+  Node h2 = start("127.0.0.2", options_of("h2", free_port("127.0.0.2")));
+  Node h3 = start("127.0.0.3", options_of("h3", free_port("127.0.0.3")));
+  Node h1 = start("127.0.0.1", options_of("h1", free_port("127.0.0.1")));
+  model::PlanTarget elsewhere = target_of(h3, "h3/lo", 50);
+  elsewhere.from_device = "eth7";
+  h1.engine->set_targets({target_of(h2, "h2/lo", 50), target_of(h3, "h3/lo", 50), elsewhere});
+  const auto acked_of = [](const std::string& to, std::size_t count) {
+    return [to, count](const std::vector<ProbeOutcome>& list) {
+      return static_cast<std::size_t>(std::count_if(list.begin(), list.end(), [&](const auto& one) {
+               return one.result == ProbeResult::Ok && one.key.to == to;
+             })) >= count;
+    };
+  };
+  REQUIRE(h1.outcomes->wait(acked_of("h2/lo", 5)));
+  REQUIRE(h1.outcomes->wait(acked_of("h3/lo", 5)));
+  h1.engine->set_targets({target_of(h2, "h2/lo", 50)});
+  CHECK(h1.engine->peers().size() == 1);
+  const auto highest_of = [&](const std::string& to) {
+    std::uint64_t highest = 0;
+    for (const auto& outcome : h1.outcomes->list()) {
+      if (outcome.key.to == to) highest = std::max(highest, outcome.sequence);
+    }
+    return highest;
+  };
+  const std::uint64_t kept = highest_of("h2/lo");
+  const std::uint64_t left = highest_of("h3/lo");
+  REQUIRE(poll_until([&] { return highest_of("h2/lo") > kept + 20; }));
+  // Outcomes of the moment of the change may still have come.
+  CHECK(highest_of("h3/lo") <= left + 2);
+  CHECK(h2.engine->take_stats().registered_peers == 1);
 }
 
 TEST_CASE("engine: garbage and floods are counted by reason and answered with nothing", "[ping]") {
