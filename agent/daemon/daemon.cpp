@@ -68,6 +68,7 @@ class Daemon {
     host_ = settings.agent_name;
     post_ = make_post(gate_);
     spawn_ = make_spawn(busy_);
+    links_ = std::make_unique<GrpcLinks>(post_);
     Identity identity;
     identity.version = WEFT_VERSION;
     identity.kernel = first_line(files_, options_.roots.proc + "/sys/kernel/osrelease");
@@ -78,14 +79,13 @@ class Daemon {
       log::warning("daemon", "no state folder; the wall clock alone tells this start from the last",
                    {{"reason", problem}});
     }
-    PipelineParts parts{
-        clock_,
-        post_,
-        spawn_,
-        [this](std::function<void(LinkEvent)> events) { return make_grpc_link(post_, std::move(events)); },
-        [this](const Settings& now) { return real_engines(now, clock_); },
-        [this](const Settings& now) { return real_tracer(now, clock_); },
-        [this] { return std::uniform_real_distribution<double>(0.0, 1.0)(random_); }};
+    PipelineParts parts{clock_,
+                        post_,
+                        spawn_,
+                        [this](std::function<void(LinkEvent)> events) { return links_->make(std::move(events)); },
+                        [this](const Settings& now) { return real_engines(now, clock_); },
+                        [this](const Settings& now) { return real_tracer(now, clock_); },
+                        [this] { return std::uniform_real_distribution<double>(0.0, 1.0)(random_); }};
     pipeline_ = std::make_unique<Pipeline>(std::move(settings), std::move(identity), std::move(parts));
   }
 
@@ -295,6 +295,7 @@ class Daemon {
   std::chrono::steady_clock::time_point next_tick_;
   std::mt19937_64 random_{std::random_device{}()};
   std::string host_;
+  std::unique_ptr<GrpcLinks> links_;  // outlives the links of the pipeline
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<inventory::UeventWatch> uevents_;
   asio::posix::stream_descriptor uevent_fd_{io_};

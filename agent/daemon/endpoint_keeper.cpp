@@ -165,6 +165,10 @@ void EndpointKeeper::closed(const std::string& device, std::uint64_t generation)
   if (found == slots_.end()) return;
   Slot& slot = found->second;
   if (slot.state != State::Closing || slot.generation != generation) return;
+  if (slot.gone) {
+    log::info("endpoints", "device let go",
+              {{"device", device}, {"took_ms", (clock_.monotonic_ns() - slot.since_ns) / kMillisecond}});
+  }
   slot.state = State::Waiting;
   slot.slow_reported = false;
   slot.since_ns = clock_.monotonic_ns();

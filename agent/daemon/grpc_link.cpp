@@ -2,14 +2,19 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "lib/wire/codec.h"
 #include "weft/v1/stream.grpc.pb.h"
 
 namespace weft::agent {
 namespace {
+
+constexpr auto kEndWithin = std::chrono::seconds(1);
 
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
   grpc::ChannelArguments args;
@@ -25,11 +30,46 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
 }
 
+}  // namespace
+
+// What is left of calls that have ended, and how many have not.
+struct GrpcLinks::Calls {
+  std::mutex mutex;
+  std::condition_variable ended;
+  unsigned running = 0;
+  std::vector<std::shared_ptr<void>> dead;
+
+  void begin() {
+    std::lock_guard lock(mutex);
+    ++running;
+  }
+  void bury(std::shared_ptr<void> call) {
+    {
+      std::lock_guard lock(mutex);
+      dead.push_back(std::move(call));
+      --running;
+    }
+    ended.notify_all();
+  }
+  void reap() {
+    std::vector<std::shared_ptr<void>> gone;
+    {
+      std::lock_guard lock(mutex);
+      gone.swap(dead);
+    }
+    // Destroyed here, outside of the lock: gRPC may join its threads now.
+  }
+};
+
+namespace {
+
 // Owns itself from start() until OnDone, so that cancelling never waits.
 class Call final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::AggregatorMessage>,
                    public std::enable_shared_from_this<Call> {
  public:
-  Call(Post post, std::function<void(LinkEvent)> events) : post_(std::move(post)), events_(std::move(events)) {}
+  using Bury = std::function<void(std::shared_ptr<void>)>;
+  Call(Post post, std::function<void(LinkEvent)> events, Bury bury)
+      : post_(std::move(post)), events_(std::move(events)), bury_(std::move(bury)) {}
 
   void start(const std::string& address, const wire::Hello& hello) {
     self_ = shared_from_this();
@@ -114,7 +154,9 @@ class Call final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Aggregat
     }
     if (reason.empty()) reason = status.ok() ? "the aggregator closed the stream" : status.error_message();
     emit(LinkClosed{reason});
-    self_.reset();  // deletes this when the link is gone already
+    // Another thread may delete this as soon as it is buried.
+    const Bury bury = std::move(bury_);
+    bury(std::move(self_));
   }
 
  private:
@@ -150,6 +192,7 @@ class Call final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Aggregat
 
   Post post_;
   std::function<void(LinkEvent)> events_;
+  Bury bury_;
   std::shared_ptr<Call> self_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Fabric::Stub> stub_;
@@ -167,13 +210,14 @@ class Call final : public grpc::ClientBidiReactor<v1::AgentMessage, v1::Aggregat
 
 class GrpcLink final : public StreamLink {
  public:
-  GrpcLink(Post post, std::function<void(LinkEvent)> events)
-      : call_(std::make_shared<Call>(std::move(post), std::move(events))) {}
+  explicit GrpcLink(std::shared_ptr<Call> call, std::function<void()> begin)
+      : call_(std::move(call)), begin_(std::move(begin)) {}
   ~GrpcLink() override {
     if (started_) call_->cancel();
   }
   void open(const std::string& address, const wire::Hello& hello) override {
     started_ = true;
+    begin_();
     call_->start(address, hello);
   }
   void send(const wire::Batch& batch) override { call_->write(wire::AgentWord(batch), false); }
@@ -181,13 +225,27 @@ class GrpcLink final : public StreamLink {
 
  private:
   std::shared_ptr<Call> call_;
+  std::function<void()> begin_;
   bool started_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<StreamLink> make_grpc_link(Post post, std::function<void(LinkEvent)> events) {
-  return std::make_unique<GrpcLink>(std::move(post), std::move(events));
+GrpcLinks::GrpcLinks(Post post) : post_(std::move(post)), calls_(std::make_shared<Calls>()) {}
+
+GrpcLinks::~GrpcLinks() {
+  {
+    std::unique_lock lock(calls_->mutex);
+    calls_->ended.wait_for(lock, kEndWithin, [this] { return calls_->running == 0; });
+  }
+  calls_->reap();
+}
+
+std::unique_ptr<StreamLink> GrpcLinks::make(std::function<void(LinkEvent)> events) {
+  calls_->reap();
+  auto call = std::make_shared<Call>(post_, std::move(events),
+                                     [calls = calls_](std::shared_ptr<void> dead) { calls->bury(std::move(dead)); });
+  return std::make_unique<GrpcLink>(std::move(call), [calls = calls_] { calls->begin(); });
 }
 
 }  // namespace weft::agent

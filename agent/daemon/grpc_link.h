@@ -11,6 +11,22 @@
 
 namespace weft::agent {
 
-std::unique_ptr<StreamLink> make_grpc_link(Post post, std::function<void(LinkEvent)> events);
+// Makes links and buries their calls: a channel must not be destroyed by a callback of its own, because gRPC then joins
+// the very thread it runs on (and aborts, 1.51). Main loop only.
+class GrpcLinks {
+ public:
+  explicit GrpcLinks(Post post);
+  // Waits up to a second for cancelled calls to end; links are gone by then.
+  ~GrpcLinks();
+  GrpcLinks(const GrpcLinks&) = delete;
+  GrpcLinks& operator=(const GrpcLinks&) = delete;
+
+  std::unique_ptr<StreamLink> make(std::function<void(LinkEvent)> events);
+
+ private:
+  struct Calls;
+  Post post_;
+  std::shared_ptr<Calls> calls_;
+};
 
 }  // namespace weft::agent

@@ -67,9 +67,11 @@ struct Client {
   using Events = BoundedQueue<std::shared_ptr<LinkEvent>>;
   std::shared_ptr<Events> queue = std::make_shared<Events>(64);
   Events& events = *queue;
-  std::unique_ptr<StreamLink> link =
-      make_grpc_link([](std::function<void()> work) { work(); },
-                     [queue = queue](LinkEvent event) { queue->push(std::make_shared<LinkEvent>(std::move(event))); });
+  GrpcLinks links{[](std::function<void()> work) { work(); }};
+  std::unique_ptr<StreamLink> link = fresh();
+  std::unique_ptr<StreamLink> fresh() {
+    return links.make([queue = queue](LinkEvent event) { queue->push(std::make_shared<LinkEvent>(std::move(event))); });
+  }
   template <typename T>
   T next() {
     const auto event = events.pop_for(kPatience);
@@ -163,6 +165,21 @@ TEST_CASE("grpc link: a server that goes away closes the link, and a new link re
   Client client;
   client.link->open(address, hello());
   heard<wire::Hello>(successor);
+}
+
+TEST_CASE("grpc link: the only channel of the process may end again and again", "[agent]") {
+  Client client;
+  for (int round = 0; round < 5; ++round) {
+    {
+      Server server;
+      client.link->open(server.address(), hello());
+      heard<wire::Hello>(server);
+      client.next<LinkOpened>();
+    }
+    client.next<LinkClosed>();
+    client.link.reset();
+    client.link = client.fresh();
+  }
 }
 
 TEST_CASE("grpc link: dropping it in the middle is silent and waits for nothing", "[agent]") {
