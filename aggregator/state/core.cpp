@@ -281,6 +281,12 @@ void Core::on(AcknowledgeFinding& message) {
 
 void Core::on(ClearFindings& message) {
   localiser_->forget_evidence();
+  for (const auto& [agent, own] : agent_findings_) {
+    Session* session = sessions_.find(agent);
+    for (const auto& [key, finding] : own) {
+      if (session != nullptr) note(*session, agent_finding_key(finding), std::nullopt, clock_.wall_ns());
+    }
+  }
   agent_findings_.clear();
   std::vector<detect::FindingChange> changes = tracker_.clear_all(clock_.wall_ns());
   const std::size_t count = changes.size();

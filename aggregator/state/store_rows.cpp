@@ -16,7 +16,7 @@ struct KeyOf {
     return "trace " + trace.from + " " + std::to_string(trace.source_port) + " " + trace.to;
   }
   std::string operator()(const model::Finding& finding) const {
-    return "finding " + std::string(model::finding_info(finding.kind).name) + " " + finding.subject;
+    return agent_finding_key(finding);
   }
   std::string operator()(const model::PathWindow&) const { return ""; }
   std::string operator()(const model::HostHealth&) const { return ""; }
@@ -45,6 +45,10 @@ Nanos parse_goodbye(const std::string& text) {
   Nanos value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
+}
+
+std::string agent_finding_key(const model::Finding& finding) {
+  return "finding " + std::string(model::finding_info(finding.kind).name) + " " + finding.subject;
 }
 
 BatchRow make_batch_row(const Session& session, const Arrived& message) {

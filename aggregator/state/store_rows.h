@@ -14,6 +14,9 @@ inline constexpr const char* kGoodbyeKey = "goodbye";
 std::string format_goodbye(Nanos allowance_ns);
 Nanos parse_goodbye(const std::string& text);
 
+// Key of latest of a finding that an agent sent.
+std::string agent_finding_key(const model::Finding& finding);
+
 BatchRow make_batch_row(const Session& session, const Arrived& message);
 
 }  // namespace weft::aggregator

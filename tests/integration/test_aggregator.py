@@ -1,0 +1,415 @@
+"""weft-aggregator as a real process: streams, restarts, damage, a full disk, slow and hostile clients."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build"))
+AGGREGATOR = BUILD / "aggregator/weft-aggregator"
+FAKE_AGENT = BUILD / "tests/integration/aggregator_fake_agent"
+PATIENCE = 30  # seconds; a busy builder is slow, a broken program is slower
+
+
+def wait_for(what, condition, seconds=PATIENCE):
+    """Returns the first true answer of condition; fails when none comes."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        answer = condition()
+        if answer:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"never came within {seconds} s: {what}")
+
+
+class Aggregator:
+    def __init__(self, folder, store=None, ports=(0, 0)):
+        self.folder = pathlib.Path(folder)
+        self.store = store or self.folder / "weft.db"
+        self.ports = ports
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.log = self.folder / f"log-{time.monotonic_ns()}"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [AGGREGATOR, "--fabric", "lab", "--store", self.store, "--listen-grpc", f"127.0.0.1:{self.ports[0]}",
+                 "--listen-http", f"127.0.0.1:{self.ports[1]}"], stderr=log)
+        found = wait_for("the line that says where it listens", self._listening)
+        self.ports = (int(found[1]), int(found[2]))
+
+    def _listening(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"ended with {self.process.returncode}: {self.log.read_text()}")
+        return re.search(r"grpc_port=(\d+) http_port=(\d+)", self.log.read_text())
+
+    @property
+    def grpc(self):
+        return f"127.0.0.1:{self.ports[0]}"
+
+    def ask(self, path, method="GET", timeout=10):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[1]}{path}", method=method)
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return answer.read().decode()
+
+    def get(self, path):
+        return json.loads(self.ask(path))
+
+    def metric(self, name):
+        for line in self.ask("/metrics").splitlines():
+            if line.startswith(name + " "):
+                return float(line.rsplit(" ", 1)[1])
+        return None
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self):
+        """Returns exit status and seconds it took."""
+        begin = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE), time.monotonic() - begin
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.kill()
+
+
+class FakeAgents:
+    def __init__(self, target):
+        self.process = subprocess.Popen([FAKE_AGENT, target], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.events = []
+        self.lock = threading.Lock()
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self.lock:
+                self.events.append(json.loads(line))
+
+    def tell(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def seen(self, stream, event):
+        with self.lock:
+            return [e for e in self.events if e["stream"] == stream and e["event"] == event]
+
+    def wait(self, stream, event, where=lambda e: True):
+        return wait_for(f"{event} on {stream}", lambda: next((e for e in self.seen(stream, event) if where(e)), None))
+
+    def stop(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self.reader.join()
+        self.process.stdout.close()
+
+
+class AggregatorProcess(unittest.TestCase):
+    def setUp(self):
+        for program in (AGGREGATOR, FAKE_AGENT):
+            self.assertTrue(program.exists(), f"build first: {program}")
+        folder = tempfile.TemporaryDirectory(prefix="weft-aggregator-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def aggregator(self, **options):
+        started = Aggregator(self.folder, **options)
+        self.addCleanup(started.stop)
+        return started
+
+    def agents(self, aggregator):
+        started = FakeAgents(aggregator.grpc)
+        self.addCleanup(started.stop)
+        return started
+
+    def test_wrong_flags_and_config_end_with_2_and_a_place(self):
+        config = self.folder / "a.toml"
+        config.write_text("[fabric]\nname = \"lab\"\nnane = \"x\"\n")
+        done = subprocess.run([AGGREGATOR, "--config", config], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("a.toml:3:1", done.stderr)
+        config.write_text("[localise]\nloss_ratio_raise = 0.001\n")
+        done = subprocess.run([AGGREGATOR, "--config", config, "--check-config"], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(subprocess.run([AGGREGATOR, "--nonsense"], capture_output=True, check=False).returncode, 2)
+        self.assertEqual(subprocess.run([AGGREGATOR, "--help"], capture_output=True, check=False).returncode, 0)
+
+    def test_bad_reload_keeps_the_old_and_good_one_is_taken(self):
+        config = self.folder / "a.toml"
+        topology = self.folder / "t.toml"
+        good = 'fabric = "lab"\n[[switch]]\nname = "s1"\n'
+        topology.write_text(good)
+        config.write_text(f'[fabric]\nname = "lab"\ntopology_file = "{topology}"\n[store]\npath = "{self.folder}/w.db"\n'
+                          '[listen]\ngrpc = "127.0.0.1:0"\nhttp = "127.0.0.1:0"\n')
+        log = self.folder / "log"
+        with open(log, "wb") as out:
+            process = subprocess.Popen([AGGREGATOR, "--config", config], stderr=out)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        wait_for("listening", lambda: "listening" in log.read_text())
+        topology.write_text("[[swich]]\n")
+        process.send_signal(signal.SIGHUP)
+        wait_for("the refusal", lambda: "the old one stays" in log.read_text())
+        self.assertIn("t.toml:1:", log.read_text())
+        topology.write_text(good)
+        process.send_signal(signal.SIGHUP)
+        wait_for("the reload", lambda: "thresholds reloaded" in log.read_text())
+        self.assertIsNone(process.poll())
+
+    def test_kill_in_mid_stream_loses_and_doubles_nothing_acknowledged(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "lab", "h1", 7)
+        self.assertEqual(agents.wait("a", "welcome")["last_stored"], 0)
+        for sequence in range(1, 101):
+            agents.tell("batch", "a", sequence, 5)
+        agents.wait("a", "ack", lambda e: e["sequence"] >= 20)
+        aggregator.kill()
+        agents.wait("a", "end")
+        acknowledged = max(e["sequence"] for e in agents.seen("a", "ack"))
+        aggregator.start()
+        agents.tell("open", "b", "lab", "h1", 7)
+        last = agents.wait("b", "welcome")["last_stored"]
+        self.assertGreaterEqual(last, acknowledged)
+        self.assertLessEqual(last, 100)
+        # As an agent whose acknowledgement was lost: from an earlier one on, all again.
+        for sequence in range(max(1, last - 5), 121):
+            agents.tell("batch", "b", sequence, 5)
+        agents.wait("b", "ack", lambda e: e["sequence"] == 120)
+        wait_for("the counters", lambda: aggregator.metric("weft_stream_records_total") == (120 - last) * 6)
+        aggregator.terminate()
+        shutil.copy(aggregator.store, self.folder / "copy.db")
+        with sqlite3.connect(self.folder / "copy.db") as database:
+            self.assertEqual(database.execute("SELECT epoch, last_sequence FROM agents").fetchall(), [(7, 120)])
+            self.assertEqual(database.execute("SELECT count(*) FROM journal").fetchone()[0], 120)
+        database.close()
+
+    def test_garbage_records_are_dropped_alone_and_counted(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "lab", "h1", 1)
+        agents.tell("garbage", "a", 1)
+        agents.tell("batch", "a", 2, 1)
+        agents.wait("a", "ack", lambda e: e["sequence"] == 2)
+        self.assertEqual(sum(e["rejected"] for e in agents.seen("a", "ack")), 4)
+        wait_for("the counters", lambda: aggregator.metric('weft_stream_rejected_total{reason="malformed"}') == 3)
+        self.assertEqual(aggregator.metric('weft_stream_rejected_total{reason="unknown"}'), 1)
+        self.assertEqual(aggregator.metric("weft_stream_records_total"), 3)
+
+    def test_wrong_fabric_is_refused_with_the_reason(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "prod", "h1", 1)
+        self.assertIn("'prod'", agents.wait("a", "welcome")["refused"])
+        agents.wait("a", "end")
+        wait_for("the counter", lambda: aggregator.metric('weft_stream_refused_total{reason="fabric"}') == 1)
+
+    def test_bytes_before_hello_end_the_stream(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("silent", "a")
+        agents.tell("batch", "a", 1, 1)
+        self.assertEqual(agents.wait("a", "end")["code"], 3)
+        wait_for("the counter", lambda: aggregator.metric('weft_stream_refused_total{reason="protocol"}') == 1)
+
+    def test_of_two_streams_of_one_agent_the_newer_epoch_stands(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("open", "old", "lab", "h1", 5)
+        agents.wait("old", "welcome")
+        agents.tell("open", "new", "lab", "h1", 6)
+        agents.wait("new", "welcome")
+        self.assertEqual(agents.wait("old", "end")["code"], 10)
+        agents.tell("open", "older", "lab", "h1", 4)
+        self.assertIn("newer agent", agents.wait("older", "welcome")["refused"])
+        agents.tell("batch", "new", 1, 1)
+        agents.wait("new", "ack", lambda e: e["sequence"] == 1)
+        self.assertEqual(agents.seen("new", "end"), [])
+
+    def test_200_agents(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        names = [f"h{i}" for i in range(200)]
+        for name in names:
+            agents.tell("open", name, "lab", name, 1)
+        for sequence in range(1, 6):
+            for name in names:
+                agents.tell("batch", name, sequence, 20)
+        for name in names:
+            agents.wait(name, "ack", lambda e: e["sequence"] == 5)
+        wait_for("all agents", lambda: aggregator.get("/api/v1/status")["agents"]["connected"] == 200)
+        wait_for("all records", lambda: aggregator.metric("weft_stream_records_total") == 200 * 5 * 21)
+        self.assertEqual(aggregator.get("/api/v1/hosts")["total"] >= 200, True)
+
+    def test_findings_keep_their_id_over_a_kill_and_are_not_doubled(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "lab", "h1", 1)
+        agents.tell("finding", "a", 1, "host:h1", "on")
+        agents.tell("batch", "a", 2, 1)
+
+        def own():
+            return [f for f in aggregator.get("/api/v1/findings?kind=host_overloaded")["findings"]]
+
+        first = wait_for("the finding", own)
+        self.assertEqual(len(first), 1)
+        self.assertEqual(first[0]["state"], "active")
+        aggregator.ask(f"/api/v1/findings/{first[0]['id']}/ack", method="POST")
+        aggregator.kill()
+        agents.wait("a", "end")
+        aggregator.start()
+        again = wait_for("the finding after the restart", own)
+        self.assertEqual([(f["id"], f["since"], f["acknowledged"]) for f in again],
+                         [(first[0]["id"], first[0]["since"], True)])
+        agents.tell("open", "b", "lab", "h1", 1)
+        agents.wait("b", "welcome")
+        agents.tell("batch", "b", 3, 1)
+        agents.wait("b", "ack", lambda e: e["sequence"] == 3)
+        self.assertEqual(len(own()), 1)
+        self.assertEqual(json.loads(aggregator.ask("/api/v1/findings/clear", method="POST"))["cleared"], 1)
+        self.assertEqual(own()[0]["state"], "cleared")
+        aggregator.kill()
+        aggregator.start()
+        self.assertEqual([f["state"] for f in own()], ["cleared"])
+
+    def test_a_finding_about_another_host_is_refused(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "lab", "h1", 1)
+        agents.tell("finding", "a", 1, "host:h2", "on")
+        self.assertEqual(agents.wait("a", "ack")["rejected"], 1)
+        self.assertEqual(aggregator.get("/api/v1/findings?kind=host_overloaded")["findings"], [])
+
+    def test_metrics_pass_promtool_with_hostile_text_about(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "lab", "h1", 1)
+        agents.tell("finding", "a", 1, "host:h1", "on")
+        agents.tell("garbage", "a", 2)
+        wait_for("the finding", lambda: "weft_finding_active{" in aggregator.ask("/metrics"))
+        if shutil.which("promtool") is None:
+            self.skipTest("promtool is not installed (package prometheus)")
+        done = subprocess.run(["promtool", "check", "metrics"], input=aggregator.ask("/metrics"), text=True,
+                              capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_corrupt_store_is_moved_aside_and_a_new_one_works(self):
+        (self.folder / "weft.db").write_bytes(b"not a database " * 1000)
+        aggregator = self.aggregator()
+        self.assertIn("moved aside", aggregator.log.read_text())
+        self.assertTrue(list(self.folder.glob("weft.db.bad-*")))
+        self.assertTrue(aggregator.get("/api/v1/status")["store"]["started_empty_after_damage"])
+        self.assertEqual(aggregator.metric('weft_store_errors_total{reason="corrupt"}'), 1)
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "lab", "h1", 1)
+        agents.tell("batch", "a", 1, 1)
+        agents.wait("a", "ack")
+
+    def test_full_disk_stops_acknowledging_not_judging_and_recovers(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            self.skipTest(f"no tmpfs may be mounted here: {done.stderr.strip()}")
+        self.addCleanup(lambda: subprocess.run(["umount", disk], check=False))
+        aggregator = self.aggregator(store=disk / "weft.db")
+        self.addCleanup(aggregator.stop)
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "lab", "h1", 1)
+        agents.tell("batch", "a", 1, 1)
+        agents.wait("a", "ack", lambda e: e["sequence"] == 1)
+        ballast = disk / "ballast"
+        with open(ballast, "wb") as file:
+            try:
+                while True:
+                    file.write(b"x" * 4096)
+                    file.flush()
+            except OSError:
+                pass
+        sequence = 1
+        while aggregator.get("/api/v1/status")["store"]["acknowledging"]:
+            sequence += 1
+            self.assertLess(sequence, 2000)
+            agents.tell("batch", "a", sequence, 50)
+            time.sleep(0.02)
+        self.assertEqual(aggregator.metric("weft_store_acknowledging"), 0)
+        self.assertGreater(aggregator.metric('weft_store_errors_total{reason="full"}'), 0)
+        # Judging goes on: a finding that came meanwhile is seen.
+        sequence += 1
+        agents.tell("finding", "a", sequence, "host:h1", "on")
+        wait_for("the finding", lambda: aggregator.get("/api/v1/findings?kind=host_overloaded")["findings"])
+        self.assertLess(max(e["sequence"] for e in agents.seen("a", "ack")), sequence)
+        ballast.unlink()
+        agents.wait("a", "ack", lambda e: e["sequence"] == sequence)
+        self.assertTrue(aggregator.get("/api/v1/status")["store"]["acknowledging"])
+
+    def test_slow_readers_hold_up_nobody_else(self):
+        aggregator = self.aggregator()
+        slow = []
+        for _ in range(8):
+            client = socket.create_connection(("127.0.0.1", aggregator.ports[1]))
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n")  # never ends
+            slow.append(client)
+            self.addCleanup(client.close)
+        begin = time.monotonic()
+        self.assertEqual(aggregator.ask("/healthz"), "ok\n")
+        self.assertLess(time.monotonic() - begin, 3)
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "lab", "h1", 1)
+        agents.tell("batch", "a", 1, 1)
+        agents.wait("a", "ack")
+        status, seconds = aggregator.terminate()
+        self.assertEqual(status, 0)
+        self.assertLess(seconds, 4)
+
+    def test_second_aggregator_on_the_same_store_or_port_is_refused(self):
+        aggregator = self.aggregator()
+        done = subprocess.run([AGGREGATOR, "--store", aggregator.store, "--listen-grpc", "127.0.0.1:0",
+                               "--listen-http", "127.0.0.1:0"], capture_output=True, text=True, check=False,
+                              timeout=PATIENCE)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("in use by another process", done.stderr)
+        for which in ("grpc", "http"):
+            flags = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"}
+            flags[which] = f"127.0.0.1:{aggregator.ports[0 if which == 'grpc' else 1]}"
+            done = subprocess.run([AGGREGATOR, "--store", self.folder / "other.db", "--listen-grpc", flags["grpc"],
+                                   "--listen-http", flags["http"]], capture_output=True, text=True, check=False,
+                                  timeout=PATIENCE)
+            self.assertEqual(done.returncode, 1, which)
+            self.assertIn("address in use", done.stderr)
+
+    def test_sigterm_ends_cleanly_within_two_seconds(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("open", "a", "lab", "h1", 1)
+        agents.tell("batch", "a", 1, 1)
+        agents.wait("a", "ack")
+        status, seconds = aggregator.terminate()
+        self.assertEqual(status, 0)
+        self.assertLess(seconds, 4)  # 2 s on a machine of its own
+        self.assertEqual(agents.wait("a", "end")["code"], 14)
+        self.assertNotIn(" error ", aggregator.log.read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
