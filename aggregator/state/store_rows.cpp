@@ -15,9 +15,7 @@ struct KeyOf {
   std::string operator()(const model::PathTrace& trace) const {
     return "trace " + trace.from + " " + std::to_string(trace.source_port) + " " + trace.to;
   }
-  std::string operator()(const model::Finding& finding) const {
-    return agent_finding_key(finding);
-  }
+  std::string operator()(const model::Finding& finding) const { return agent_finding_key(finding); }
   std::string operator()(const model::PathWindow&) const { return ""; }
   std::string operator()(const model::HostHealth&) const { return ""; }
   std::string operator()(const wire::Gap&) const { return "-"; }

@@ -231,6 +231,12 @@ class AggregatorProcess(unittest.TestCase):
         self.assertEqual(agents.wait("a", "end")["code"], 3)
         wait_for("the counter", lambda: aggregator.metric('weft_stream_refused_total{reason="protocol"}') == 1)
 
+    def test_a_stream_without_hello_is_cut_off(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("silent", "a")
+        self.assertEqual(agents.wait("a", "end")["code"], 3)
+
     def test_of_two_streams_of_one_agent_the_newer_epoch_stands(self):
         aggregator = self.aggregator()
         agents = self.agents(aggregator)
@@ -339,11 +345,10 @@ class AggregatorProcess(unittest.TestCase):
         agents.tell("batch", "a", 1, 1)
         agents.wait("a", "ack", lambda e: e["sequence"] == 1)
         ballast = disk / "ballast"
-        with open(ballast, "wb") as file:
+        with open(ballast, "wb", buffering=0) as file:
             try:
                 while True:
                     file.write(b"x" * 4096)
-                    file.flush()
             except OSError:
                 pass
         sequence = 1
@@ -361,7 +366,7 @@ class AggregatorProcess(unittest.TestCase):
         self.assertLess(max(e["sequence"] for e in agents.seen("a", "ack")), sequence)
         ballast.unlink()
         agents.wait("a", "ack", lambda e: e["sequence"] == sequence)
-        self.assertTrue(aggregator.get("/api/v1/status")["store"]["acknowledging"])
+        wait_for("the status", lambda: aggregator.get("/api/v1/status")["store"]["acknowledging"])
 
     def test_slow_readers_hold_up_nobody_else(self):
         aggregator = self.aggregator()
