@@ -1,0 +1,92 @@
+// Measuring from this host with no agent: which local device or address to use for which peer, and an engine on each.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/host_name.h"
+#include "cli/options.h"
+#include "cli/route_names.h"
+#include "lib/base/bounded_queue.h"
+#include "lib/base/clock.h"
+#include "lib/base/result.h"
+#include "lib/model/device.h"
+#include "probes/ping/engine.h"
+
+namespace weft::cli {
+
+// One local place to measure from: an RDMA device port, or an IP address over UDP.
+struct LocalPlace {
+  bool rdma = false;
+  std::string device;   // "rxe0"; the interface or "udp" otherwise
+  unsigned port = 0;    // RDMA
+  std::string address;  // UDP: local IP
+  std::string netdev;
+  std::optional<std::uint64_t> rate_bits_per_s;
+  std::string why;  // why this one
+  bool operator==(const LocalPlace&) const = default;
+};
+
+// Pure. source: the local address packets to the peer leave from, by the routes (or --source). Auto takes the active
+// RDMA port that owns the source address, else the first active one, else UDP, and says why not RDMA.
+// NotFound names the devices there are; Unsupported when RDMA is asked for and there is none.
+Result<LocalPlace> choose_place(const DirectOptions& options, const model::Inventory& inventory,
+                                const std::string& source);
+
+struct EngineNeeds {
+  double probes_per_s = 5;  // to all peers of one place
+  unsigned ports = 1;
+  bool answer = false;
+  Nanos timeout_ns = 500 * kMillisecond;
+};
+
+struct PlacedOutcome {
+  std::size_t place = 0;
+  probes::ProbeOutcome outcome;
+};
+
+// Engines of one run. Closed by the destructor. Used by one thread; outcomes arrive through a bounded queue.
+class Direct {
+ public:
+  struct Place {
+    LocalPlace local;
+    std::string label;  // "rdma rxe0 port 1, 10.0.1.2" for people
+    std::unique_ptr<probes::Engine> engine;
+  };
+  // One engine for each distinct place the peers need. Errors name the device, address and step.
+  static Result<std::unique_ptr<Direct>> open(const DirectOptions& options, const std::vector<HostAddress>& peers,
+                                              const EngineNeeds& needs, const Clock& clock);
+  // Responders: every active RDMA port, or every local address over UDP; or the one the options name.
+  static Result<std::unique_ptr<Direct>> open_all(const DirectOptions& options, const EngineNeeds& needs,
+                                                  const Clock& clock);
+  ~Direct();
+
+  std::vector<Place>& places() { return places_; }
+  Place& place_of(std::size_t peer) { return places_[place_of_peer_[peer]]; }
+  std::size_t place_index(std::size_t peer) const { return place_of_peer_[peer]; }
+  BoundedQueue<PlacedOutcome>& outcomes() { return outcomes_; }
+  const std::vector<std::string>& notes() const { return notes_; }  // places that could not be opened, in words
+
+  // UDP source ports to use at a place: the first `count` it can offer, waiting a little for lanes to open.
+  std::vector<std::uint16_t> ports(Place& place, unsigned count);
+
+ private:
+  explicit Direct(const Clock& clock) : clock_(clock) {}
+  Result<void> add(const DirectOptions& options, const LocalPlace& local, const EngineNeeds& needs);
+
+  const Clock& clock_;
+  std::vector<Place> places_;
+  std::vector<std::size_t> place_of_peer_;
+  std::vector<std::string> notes_;
+  BoundedQueue<PlacedOutcome> outcomes_{65536};
+};
+
+// The state of a peer, as its engine says; empty when it does not know it.
+std::optional<probes::PeerStatus> peer_status(const probes::Engine& engine, const std::string& to);
+
+// The topology file of the options; empty without one. Invalid with file, line and column.
+Result<RouteNames> load_names(const DirectOptions& options);
+
+}  // namespace weft::cli

@@ -1,0 +1,68 @@
+#include "cli/path_tracing.h"
+
+#include <algorithm>
+
+namespace weft::cli {
+
+probes::TraceRequest request_for(const HostAddress& host, const Direct::Place& place,
+                                 const probes::ProbeOutcome& outcome, std::uint8_t traffic_class) {
+  probes::TraceRequest request;
+  request.from = outcome.key.from;
+  request.to = host.name;
+  request.from_address = place.local.address;
+  request.to_address = host.address;
+  request.netdev = place.local.netdev;
+  request.source_port = outcome.key.forward_port;
+  if (!place.local.rdma) request.destination_port = outcome.key.return_port;
+  request.traffic_class = traffic_class;
+  if (outcome.forward_hop_limit && *outcome.forward_hop_limit <= 64) {
+    request.hops = static_cast<std::uint8_t>(64 - *outcome.forward_hop_limit);
+  }
+  return request;
+}
+
+PathTracing::PathTracing(std::uint8_t traffic_class, const Clock& clock) : traffic_class_(traffic_class) {
+  auto socket = probes::open_trace_socket();
+  if (!socket) {
+    note_ = "paths not traced: " + socket.error().message();
+    return;
+  }
+  auto tracer = probes::Tracer::start(probes::TraceLimits{}, std::move(*socket), clock);
+  if (!tracer) {
+    note_ = "paths not traced: " + tracer.error().message();
+    return;
+  }
+  tracer_ = std::move(*tracer);
+}
+
+void PathTracing::see(const HostAddress& host, const Direct::Place& place, const probes::ProbeOutcome& outcome) {
+  // Only an answered probe tells the hop count, without which the trace would walk into the host.
+  if (!tracer_ || !outcome.forward_hop_limit || known_.size() >= kMaxTraces) return;
+  if (!known_.emplace(host.name, outcome.key.forward_port).second) return;
+  if (auto added = tracer_->add(request_for(host, place, outcome, traffic_class_)); !added) {
+    note_ = "paths not traced: " + added.error().message();
+  }
+}
+
+bool PathTracing::finished() const {
+  if (!tracer_) return true;
+  const auto views = tracer_->views();
+  return std::all_of(views.begin(), views.end(), [](const auto& v) { return v.finished; });
+}
+
+std::vector<model::PathTrace> PathTracing::traces() const {
+  std::vector<model::PathTrace> out;
+  if (!tracer_) return out;
+  for (const auto& view : tracer_->views()) out.push_back(view.trace);
+  return out;
+}
+
+std::map<std::uint16_t, std::string> PathTracing::paths(const std::string& host, const RouteNames& names) const {
+  std::map<std::uint16_t, std::string> out;
+  for (const model::PathTrace& trace : traces()) {
+    if (trace.to == host) out[trace.source_port] = names.path(trace);
+  }
+  return out;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,36 @@
+// A ping summary for people and as JSON. Pure.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+
+#include "cli/exit_code.h"
+#include "cli/ping_stats.h"
+#include "cli/terminal.h"
+
+namespace weft::cli {
+
+struct HostReport {
+  std::string host;  // as asked
+  std::string address;
+  std::string local;      // "rdma rxe0 GID 1 10.0.1.2", "udp eth0 10.0.1.2"
+  bool answered = false;  // the hello was answered
+  std::string trouble;    // why not, or what failed since, in words
+  PingSummary summary;
+  std::map<std::uint16_t, std::string> path_by_port;  // of the way there, in words
+  std::string path_note;                              // why paths are missing
+};
+
+// One probe as a line: "h3 #12: 45.2 us ...".
+std::string outcome_line(const std::string& host, const probes::ProbeOutcome& outcome, bool show_port,
+                         const Paint& paint);
+std::string ping_report(const HostReport& report, const Paint& paint);
+nlohmann::json ping_json(const HostReport& report);
+// Loss or marks 1; nobody answered or nothing could be judged 3; else 0.
+ExitCode ping_exit(const HostReport& report);
+// What to do next, one sentence; empty when there is nothing.
+std::string ping_hint(const HostReport& report);
+
+}  // namespace weft::cli

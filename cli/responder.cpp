@@ -1,0 +1,100 @@
+#include <cerrno>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/direct.h"
+#include "cli/format.h"
+#include "cli/stop.h"
+
+namespace weft::cli {
+namespace {
+
+constexpr Nanos kNews = 10 * kSecond;
+
+struct Totals {
+  std::uint64_t answered = 0;
+  std::map<std::string, std::uint64_t> rejected;
+  std::optional<std::uint32_t> low_water;
+};
+
+std::string rejected_text(const Totals& totals) {
+  std::string out;
+  for (const auto& [reason, count] : totals.rejected) {
+    out += (out.empty() ? "" : ", ") + std::to_string(count) + ' ' + reason;
+  }
+  return out;
+}
+
+}  // namespace
+
+ExitCode run_responder(const ResponderOptions& o, Output& output, const Clock& clock) {
+  EngineNeeds needs;
+  needs.answer = true;
+  needs.ports = o.ports;
+  auto opened = Direct::open_all(o.direct, needs, clock);
+  if (!opened) {
+    const bool taken = opened.error().error_number == EADDRINUSE;
+    return output.fail(
+        "responder", opened.error(),
+        taken ? "weftd or another responder is running here already: it answers, nothing more to start" : "");
+  }
+  Direct& direct = **opened;
+  for (const std::string& note : direct.notes()) output.say("weft responder: " + note);
+  for (const auto& place : direct.places()) {
+    const auto endpoint = place.engine->endpoint();
+    std::string ports;
+    for (std::uint16_t port : endpoint.responder_ports) ports += (ports.empty() ? "" : ",") + std::to_string(port);
+    output.say("answering on " + place.label + ": hello on UDP port " + std::to_string(endpoint.hello_port) +
+               ", acknowledgements from ports " + (ports.empty() ? "-" : ports));
+  }
+  output.say(o.direct.key_file.empty() ? "no --key-file: the well-known key, so any weft may ask (answers are bounded)"
+                                       : "only hosts with the same key are answered");
+  output.say(o.duration_ns ? "ends after " + format_age(*o.duration_ns) + " or by Ctrl-C" : "ends by Ctrl-C");
+
+  Totals totals;
+  const Nanos started = clock.monotonic_ns();
+  Nanos news_at = started + kNews;
+  std::string last_news, failure;
+  while (!stop_asked() && failure.empty()) {
+    const Nanos now = clock.monotonic_ns();
+    if (o.duration_ns && now - started >= *o.duration_ns) break;
+    std::uint64_t peers = 0;
+    totals.answered = 0;
+    totals.rejected.clear();
+    for (auto& place : direct.places()) {
+      const probes::EngineStats stats = place.engine->take_stats();
+      totals.answered += stats.answered;
+      for (const auto& [reason, count] : stats.rejected) totals.rejected[reason] += count;
+      if (stats.responder_low_water) {
+        totals.low_water = std::min(totals.low_water.value_or(*stats.responder_low_water), *stats.responder_low_water);
+      }
+      peers += stats.registered_peers;
+      if (failure.empty() && !place.engine->failure().empty()) failure = place.label + ": " + place.engine->failure();
+    }
+    if (now >= news_at) {
+      news_at = now + kNews;
+      const std::string news = count_of(peers, "peer") + ", " + count_of(totals.answered, "probe") + " answered" +
+                               (totals.rejected.empty() ? "" : "; ignored: " + rejected_text(totals));
+      if (news != last_news) output.say(news);
+      last_news = news;
+    }
+    sleep_until(clock, now + 100 * kMillisecond);
+  }
+  const ExitCode code = failure.empty() ? ExitCode::Healthy : ExitCode::CannotMeasure;
+  if (!failure.empty() && !output.json)
+    return output.fail("responder", code, make_error(Error::Kind::Internal, failure));
+  if (output.json) {
+    nlohmann::json body{
+        {"answered", totals.answered}, {"ignored", totals.rejected}, {"endpoints", nlohmann::json::array()}};
+    for (const auto& place : direct.places()) body["endpoints"].push_back(place.label);
+    if (!failure.empty()) body["error"] = {{"kind", "internal"}, {"message", failure}};
+    return output.finish_json("responder", code, std::move(body));
+  }
+  output.out << count_of(totals.answered, "probe") << " answered";
+  if (!totals.rejected.empty()) output.out << "; ignored: " << rejected_text(totals);
+  output.out << '\n' << std::flush;
+  return code;
+}
+
+}  // namespace weft::cli
