@@ -1,0 +1,221 @@
+"""status, responder, mesh, findings, version and help: what an operator sees, exit codes, JSON on every path."""
+
+import pathlib
+import re
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+from tests.integration.cli_support import (ROOT, WEFT, NetworkTest, Process, Wire, clean_environment, free_udp_port,
+                                           parse_one_object, responder, wait_for, weft)
+
+COMMANDS = ("status", "ping", "trace", "mesh", "findings", "responder", "version")
+NOBODY = "http://127.0.0.1:9"
+
+
+class Help(unittest.TestCase):
+    def test_every_command_has_help_with_examples_and_exit_codes(self):
+        top = weft("--help")
+        self.assertEqual(top.returncode, 0)
+        for command in COMMANDS:
+            self.assertIn(command, top.stdout)
+            done = weft(command, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn(f"  weft {command}", done.stdout)
+            self.assertIn("124 deadline", done.stdout)
+            self.assertIn("--json", done.stdout)
+            self.assertEqual(done.stderr, "")
+
+    def test_no_command_and_unknown_command_are_usage(self):
+        self.assertEqual(weft().returncode, 2)
+        self.assertEqual(weft("pong").returncode, 2)
+
+    def test_help_into_a_closed_pipe_is_quiet(self):
+        done = subprocess.run(f"{WEFT} --help | true", shell=True, capture_output=True, text=True, check=False)
+        self.assertEqual(done.stderr, "")
+
+
+class Colour(unittest.TestCase):
+    def test_none_in_a_pipe_and_always_on_demand(self):
+        self.assertNotIn("\033", weft("version").stdout)
+        self.assertIn("\033", weft("version", "--color", "always").stdout)
+        self.assertNotIn("\033", weft("version", "--color=never").stdout)
+
+
+class Version(unittest.TestCase):
+    def test_features_are_listed_with_the_reason_when_off(self):
+        body = parse_one_object(weft("version", "--json").stdout)
+        self.assertRegex(body["version"], r"^\d+\.\d+\.\d+")
+        names = [feature["name"] for feature in body["features"]]
+        self.assertIn("rdma", names)
+        for feature in body["features"]:
+            self.assertTrue(feature["on"] or feature["reason"])
+
+
+class Status(unittest.TestCase):
+    def test_without_rdma_it_says_what_is_missing_and_how_to_get_it(self):
+        with tempfile.TemporaryDirectory() as empty:
+            done = weft("status", "--sys-root", empty, "--agent", NOBODY, "--json")
+        self.assertEqual(done.returncode, 0)
+        body = parse_one_object(done.stdout)
+        self.assertEqual(body["devices"], [])
+        self.assertFalse(body["agent"]["answers"])
+        self.assertTrue(any(limit["how"] for limit in body["limitations"]))
+
+    def test_a_port_that_is_down_is_exit_1(self):
+        with tempfile.TemporaryDirectory() as folder:
+            port = pathlib.Path(folder, "class/infiniband/mlx5_0/ports/1")
+            (port / "gids").mkdir(parents=True)
+            (port / "state").write_text("1: DOWN\n")
+            (port / "link_layer").write_text("Ethernet\n")
+            (port / "rate").write_text("400 Gb/sec (4X NDR)\n")
+            done = weft("status", "--sys-root", folder, "--agent", NOBODY)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("mlx5_0", done.stdout)
+        self.assertRegex(done.stdout.lower(), "down")
+
+    def test_a_silent_port_of_the_agent_is_given_up_in_time(self):
+        with socket.create_server(("127.0.0.1", 0)) as deaf:
+            started = time.monotonic()
+            done = weft("status", "--agent", f"http://127.0.0.1:{deaf.getsockname()[1]}", "--deadline", "500ms", "--json")
+            self.assertLess(time.monotonic() - started, 5)
+        self.assertFalse(parse_one_object(done.stdout)["agent"]["answers"])
+
+
+class Responder(unittest.TestCase):
+    def test_says_where_it_listens_and_ends_by_itself(self):
+        port = free_udp_port()
+        done = weft("responder", "--transport", "udp", "--source", "127.0.0.2", "--hello-port", port, "--for", "300ms")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"hello on UDP port {port}", done.stderr)
+        self.assertIn("0 probes answered", done.stdout)
+
+    def test_a_taken_port_is_exit_3_and_says_so(self):
+        port = free_udp_port()
+        responder(self, "127.0.0.2", port)
+        done = weft("responder", "--transport", "udp", "--source", "127.0.0.2", "--hello-port", port, "--for", "1s",
+                    "--json")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(str(port), parse_one_object(done.stdout)["error"]["message"])
+
+    def test_ctrl_c_ends_it_with_the_count_of_answers(self):
+        port = free_udp_port()
+        process = responder(self, "127.0.0.2", port)
+        self.assertEqual(weft("ping", "--transport", "udp", "--hello-port", port, "-c", 3, "-i", "20ms",
+                              "127.0.0.2").returncode, 0)
+        code, out, _ = process.interrupt()
+        self.assertEqual(code, 0)
+        self.assertGreaterEqual(int(re.match(r"(\d+) probe", out).group(1)), 3)
+
+    def test_rdma_asked_for_where_there_is_none_is_exit_3(self):
+        with tempfile.TemporaryDirectory() as empty:
+            done = weft("responder", "--transport", "rdma", "--sys-root", empty, "--json")
+        self.assertEqual(done.returncode, 3)
+        self.assertEqual(parse_one_object(done.stdout)["error"]["kind"], "unsupported")
+
+
+class MeshDirect(unittest.TestCase):
+    def test_measures_each_host_from_here(self):
+        port = free_udp_port()
+        responder(self, "127.0.0.2", port)
+        done = weft("mesh", "--direct", "--transport", "udp", "--hello-port", port, "--for", "1s", "--ports", 2, "--json",
+                    "127.0.0.2")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        pair = parse_one_object(done.stdout)["pairs"][0]
+        self.assertEqual((pair["state"], pair["lost"]), ("ok", 0))
+        self.assertGreater(pair["sent"], 5)
+
+    def test_no_host_answers_is_exit_3(self):
+        done = weft("mesh", "--direct", "--transport", "udp", "--hello-port", free_udp_port(), "--for", "1s", "--json",
+                    "127.0.0.2")
+        self.assertEqual(done.returncode, 3)
+        body = parse_one_object(done.stdout)
+        self.assertEqual(body["pairs"][0]["state"], "silent")
+        self.assertIn("error", body)
+
+    def test_no_host_named_is_usage(self):
+        self.assertEqual(weft("mesh", "--direct").returncode, 2)
+
+
+class AggregatorDown(unittest.TestCase):
+    def test_findings_and_mesh_are_exit_3_and_name_what_works_without_it(self):
+        for command in ("findings", "mesh"):
+            done = weft(command, "--aggregator", NOBODY, "--deadline", "1s")
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertEqual(done.stdout, "")
+            self.assertIn("--direct", done.stderr)
+            body = parse_one_object(weft(command, "--aggregator", NOBODY, "--deadline", "1s", "--json").stdout)
+            self.assertEqual(body["exit_code"], 3)
+            self.assertIn("message", body["error"])
+
+    def test_an_aggregator_that_never_answers_is_given_up(self):
+        with socket.create_server(("127.0.0.1", 0)) as deaf:
+            started = time.monotonic()
+            done = weft("findings", "--aggregator", f"http://127.0.0.1:{deaf.getsockname()[1]}", "--deadline", "500ms")
+            self.assertLess(time.monotonic() - started, 5)
+        self.assertEqual(done.returncode, 3)
+
+    def test_bad_url_and_bad_kind_are_usage(self):
+        self.assertEqual(weft("findings", "--aggregator", "nonsense").returncode, 2)
+        done = weft("findings", "--kind", "gremlins")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("link_loss", done.stderr)
+
+
+class AggregatorUp(unittest.TestCase):
+    def setUp(self):
+        program = WEFT.parents[1] / "aggregator" / "weft-aggregator"
+        if not program.exists():
+            self.skipTest(f"{program.name} is not built")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        ports = []
+        for _ in range(2):
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                ports.append(free.getsockname()[1])
+        self.url = f"http://127.0.0.1:{ports[0]}"
+        process = subprocess.Popen(
+            [program, "--store", f"{folder.name}/weft.db", "--listen-http", f"127.0.0.1:{ports[0]}", "--listen-grpc",
+             f"127.0.0.1:{ports[1]}"], cwd=ROOT, env=clean_environment(), stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+        wait_for(lambda: weft("findings", "--aggregator", self.url, "--deadline", "1s").stdout, "the aggregator")
+
+    def test_nothing_found_before_anything_was_measured_is_not_healthy(self):
+        done = weft("findings", "--aggregator", self.url)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("not \"healthy\"", done.stdout)
+        body = parse_one_object(weft("findings", "--aggregator", self.url, "--json").stdout)
+        self.assertEqual((body["exit_code"], body["findings"]), (3, []))
+        self.assertEqual(weft("mesh", "--aggregator", self.url).returncode, 3)
+
+    def test_acknowledging_an_unknown_finding_is_refused(self):
+        done = weft("findings", "--aggregator", self.url, "--ack", "nope")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("nope", done.stderr)
+
+    def test_watch_waits_and_ends_by_ctrl_c(self):
+        process = Process(self, "findings", "--watch", "--aggregator", self.url)
+        process.read_until("waiting for changes")
+        code, _, _ = process.interrupt()
+        self.assertEqual(code, 3)
+
+
+class MeshFaultyWire(NetworkTest):
+    """A cable that loses UDP."""
+
+    def test_a_lossy_wire_is_seen_as_loss_of_the_pair(self):
+        self.add_node("a")
+        self.add_node("b")
+        Wire(self, self.name("a"), "10.99.0.1/30", self.name("b"), "10.99.0.2/30", {"a>b": {"drop_every": 3}})
+        responder(self, "10.99.0.2", 47910, netns=self.name("b"))
+        done = weft("mesh", "--direct", "--transport", "udp", "--for", "3s", "--ports", 4, "10.99.0.2",
+                    netns=self.name("a"))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stdout, r"loss +3\d %")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,196 @@
+"""`weft trace` on two leaves and two spines with ECMP on the 5-tuple: the traced hop is the one packets take."""
+
+import socket
+import subprocess
+import time
+import unittest
+
+from tests.integration.cli_support import NetworkTest, parse_one_object, responder, weft
+
+PORTS = range(49152, 49160)
+
+
+class TraceEcmp(NetworkTest):
+    def setUp(self):
+        super().setUp()
+        for host in ("h1", "h3"):
+            self.add_node(host)
+        for switch in ("l1", "l2", "s1", "s2"):
+            self.add_node(switch, net__ipv4__ip_forward=1, net__ipv4__fib_multipath_hash_policy=1,
+                          net__ipv6__conf__all__forwarding=1, net__ipv6__fib_multipath_hash_policy=1)
+        self.cable("h1", 1, "l1", 1)
+        self.cable("h3", 3, "l2", 3)
+        for leaf in (1, 2):
+            for spine in (1, 2):
+                self.connect(f"l{leaf}", f"10.1.{leaf}{spine}.1/30", f"s{spine}", f"10.1.{leaf}{spine}.2/30")
+        self.route("l1", "10.0.3.0/24", "nexthop", "via", "10.1.11.2", "nexthop", "via", "10.1.12.2")
+        self.route("l2", "10.0.1.0/24", "nexthop", "via", "10.1.21.2", "nexthop", "via", "10.1.22.2")
+        for spine in (1, 2):
+            self.route(f"s{spine}", "10.0.1.0/24", "via", f"10.1.1{spine}.1")
+            self.route(f"s{spine}", "10.0.3.0/24", "via", f"10.1.2{spine}.1")
+        # A spine answers from its port towards the sender.
+        self.spine_of = {"10.1.11.2": "s1", "10.1.12.2": "s2"}
+
+    def cable(self, host, number, leaf, _):
+        self.connect(host, f"10.0.{number}.2/24", leaf, f"10.0.{number}.1/24")
+        self.route(host, "default", "via", f"10.0.{number}.1")
+
+    def relax_icmp(self):
+        for switch in ("l1", "l2", "s1", "s2"):
+            self.sysctl(switch, "net.ipv4.icmp_ratelimit", 0)
+
+    def forwarded(self, spine):
+        out = subprocess.run(["ip", "netns", "exec", self.name(spine), "cat",
+                              f"/sys/class/net/{spine}-l1/statistics/rx_packets"], text=True, capture_output=True,
+                             check=True)
+        return int(out.stdout)
+
+    def spine_by_counters(self, port, to_port):
+        """Sends 25 packets of the 5-tuple and says which spine's counter moved by as much."""
+        before = {spine: self.forwarded(spine) for spine in ("s1", "s2")}
+        code = ("import socket,sys\n"
+                "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+                "s.bind(('10.0.1.2',int(sys.argv[1])))\n"
+                "for _ in range(25): s.sendto(b'x'*8,('10.0.3.2',int(sys.argv[2])))\n")
+        subprocess.run(["ip", "netns", "exec", self.name("h1"), "python3", "-c", code, str(port), str(to_port)],
+                       check=True)
+        time.sleep(0.1)
+        moved = [spine for spine in ("s1", "s2") if self.forwarded(spine) - before[spine] >= 25]
+        self.assertEqual(len(moved), 1, f"port {port}")
+        return moved[0]
+
+    def trace(self, *args):
+        done = weft("trace", "--transport", "udp", "--json", *args, "10.0.3.2", netns=self.name("h1"), timeout=90)
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        return parse_one_object(done.stdout)
+
+    def check_paths(self, body, to_port=4791):
+        spines = set()
+        for path in body["paths"]:
+            addresses = [hop["address"] for hop in path["hops"]]
+            self.assertTrue(path["complete"], path)
+            self.assertEqual(len(addresses), 3)
+            self.assertEqual(addresses[0], "10.0.1.1")
+            self.assertIn(addresses[2], ("10.1.21.1", "10.1.22.1", "10.0.3.1"))
+            spine = self.spine_of[addresses[1]]
+            self.assertEqual(spine, self.spine_by_counters(path["port"], to_port), f"port {path['port']}")
+            spines.add(spine)
+        return spines
+
+    def test_traced_spine_of_each_port_is_the_one_its_packets_cross(self):
+        self.relax_icmp()
+        body = self.trace("--no-probe", "--ports", 8)
+        self.assertEqual([path["port"] for path in body["paths"]], list(PORTS))
+        self.assertEqual(self.check_paths(body), {"s1", "s2"}, "eight ports took one spine: chance 1 in 128")
+
+    def test_default_icmp_limit_of_routers_is_met_by_pacing(self):
+        started = time.monotonic()
+        body = self.trace("--no-probe", "--ports", 8)
+        self.check_paths(body)
+        self.assertLess(time.monotonic() - started, 45)
+        # A tracer that does not pace loses most of its 32 answers to the limit.
+        self.assertLess(body["packets_sent"] - body["answers"], 8)
+
+    def test_with_a_responder_the_hop_count_is_known_and_the_host_never_sees_a_trace_packet(self):
+        self.relax_icmp()
+        responder(self, "10.0.3.2", 47910, netns=self.name("h3"))
+        before = self.unreachables_sent()
+        body = self.trace("--ports", 4)
+        self.assertTrue(body["hop_count_from_probes"])
+        for path in body["paths"]:
+            self.assertTrue(path["complete"], path)
+            self.assertEqual(len(path["hops"]), 3)
+        self.assertEqual(self.unreachables_sent(), before)
+
+    def unreachables_sent(self):
+        out = subprocess.run(["ip", "netns", "exec", self.name("h3"), "cat", "/proc/net/snmp"], text=True,
+                             capture_output=True, check=True).stdout
+        names, values = [line.split() for line in out.splitlines() if line.startswith("Icmp:")]
+        return int(values[names.index("OutDestUnreachs")])
+
+    def test_a_silent_router_is_unknown_and_no_failure(self):
+        self.relax_icmp()
+        for spine in ("s1", "s2"):
+            # No time exceeded: the router answers nothing of that type.
+            self.sysctl(spine, "net.ipv4.icmp_ratelimit", 1000000)
+            self.sysctl(spine, "net.ipv4.icmp_ratemask", 0x1818)
+            self.exhaust(spine)
+        body = self.trace("--no-probe", "--port", 49152)
+        hops = body["paths"][0]["hops"]
+        self.assertIsNone(hops[1]["address"])
+        self.assertGreaterEqual(hops[1]["asked"], 3)
+        self.assertEqual(hops[0]["address"], "10.0.1.1")
+        self.assertFalse(body["paths"][0]["complete"])
+
+    def exhaust(self, spine):
+        """Uses up the spine's answers to h1."""
+        code = ("import socket\n"
+                "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+                "s.setsockopt(socket.IPPROTO_IP,socket.IP_TTL,2)\n"
+                "for p in range(40000,40400):\n"
+                "  try: s.sendto(b'x',('10.0.3.2',p))\n"
+                "  except OSError: pass\n")
+        subprocess.run(["ip", "netns", "exec", self.name("h1"), "python3", "-c", code], check=True)
+
+    def test_path_of_ping_is_the_traced_one(self):
+        self.relax_icmp()
+        responder(self, "10.0.3.2", 47910, netns=self.name("h3"))
+        done = weft("ping", "--transport", "udp", "-c", 40, "-i", "50ms", "--ports", 4, "--json", "10.0.3.2",
+                    netns=self.name("h1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        host = parse_one_object(done.stdout)["hosts"][0]
+        self.assertEqual((host["there"]["hops"], host["back"]["hops"]), (3, 3))
+        for port in host["ports"]:
+            self.assertRegex(port["way_there"], r"^10\.0\.1\.1 > 10\.1\.1[12]\.2 > ")
+
+
+class TraceIpv6(NetworkTest):
+    def test_ipv6_path_is_traced_by_the_token_in_the_quoted_payload(self):
+        for node in ("h1", "r1", "h3"):
+            self.add_node(node)
+        self.sysctl("r1", "net.ipv6.conf.all.forwarding", 1)
+        self.connect("h1", "fd00:1::2/64", "r1", "fd00:1::1/64")
+        self.connect("r1", "fd00:3::1/64", "h3", "fd00:3::2/64")
+        self.run_ip("-n", self.name("h1"), "-6", "route", "add", "default", "via", "fd00:1::1")
+        self.run_ip("-n", self.name("h3"), "-6", "route", "add", "default", "via", "fd00:3::1")
+        done = weft("trace", "--transport", "udp", "--json", "--no-probe", "--ports", 2, "fd00:3::2",
+                    netns=self.name("h1"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for path in parse_one_object(done.stdout)["paths"]:
+            self.assertEqual([hop["address"] for hop in path["hops"]], ["fd00:1::1"])
+            self.assertTrue(path["complete"])
+
+
+class TracePermission(unittest.TestCase):
+    def test_without_cap_net_raw_the_message_says_how_to_get_it(self):
+        done = weft("trace", "--json", "127.0.0.2", user=65534)
+        self.assertEqual(done.returncode, 3)
+        error = parse_one_object(done.stdout)["error"]
+        self.assertEqual(error["kind"], "permission")
+        self.assertIn("CAP_NET_RAW", error["message"])
+        self.assertIn("setcap", error["message"])
+
+
+class TraceNobody(NetworkTest):
+    def test_nothing_answers_is_exit_3_never_0_mtr_532(self):
+        self.add_node("a")
+        self.add_node("b")
+        self.connect("a", "10.98.0.1/24", "b", "10.98.0.2/24")
+        # Takes every packet and says nothing: no forwarding, and no answer for an address that is not its own.
+        self.run_ip("-n", self.name("a"), "route", "add", "default", "via", "10.98.0.2")
+        done = weft("trace", "--json", "--no-probe", "--port", 50000, "-w", "30s", "10.97.0.1", netns=self.name("a"))
+        self.assertEqual(done.returncode, 3, done.stdout)
+        self.assertEqual(parse_one_object(done.stdout)["error"]["kind"], "cannot_measure")
+
+    def test_deadline_before_the_end_is_exit_124(self):
+        self.add_node("a")
+        self.add_node("b")
+        self.connect("a", "10.98.0.1/24", "b", "10.98.0.2/24")
+        self.run_ip("-n", self.name("a"), "route", "add", "default", "via", "10.98.0.2")
+        done = weft("trace", "--json", "--no-probe", "--port", 50000, "-w", "1s", "10.97.0.1", netns=self.name("a"))
+        self.assertEqual(done.returncode, 124, done.stdout)
+        self.assertEqual(parse_one_object(done.stdout)["error"]["kind"], "timeout")
+
+
+if __name__ == "__main__":
+    unittest.main()
