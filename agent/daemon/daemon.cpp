@@ -109,6 +109,7 @@ class Daemon {
       gate_->io = nullptr;
     }
     if (uevents_) uevent_fd_.release();  // the watch owns it
+    pipeline_->log_totals();
     pipeline_.reset();
     server_.reset();
     log::info("daemon", "stopped");
@@ -158,6 +159,7 @@ class Daemon {
   }
 
   void await_stop() {
+    pipeline_->on_wake();
     if (pipeline_->stopped() || clock_.monotonic_ns() >= stop_by_) {
       if (!pipeline_->stopped()) log::warning("daemon", "stopping without waiting longer");
       io_.stop();

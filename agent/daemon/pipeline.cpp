@@ -191,7 +191,8 @@ void Pipeline::send(Record record) {
 }
 
 void Pipeline::report_inventory() {
-  if (!inventory_) return;
+  // While stopping, devices close one after the other; that is no news.
+  if (!inventory_ || stopping_) return;
   const Nanos now = parts_.clock.monotonic_ns();
   model::Inventory composed = compose();
   if (!inventory_due_ && composed == reported_ && now - inventory_sent_ns_ < kInventoryRefresh) return;
@@ -315,6 +316,7 @@ void Pipeline::stop(const std::string& reason) {
   model::HostHealth rest;
   rest.window_ns = 0;
   collect(rest);
+  stopping_ = true;
   keeper_->close_all();
   session_->begin_goodbye({kRestartAllowance, reason});
 }
@@ -327,6 +329,15 @@ std::string Pipeline::status_line() const {
   return "aggregator " + std::string(to_string(session_->state())) + "; " + std::to_string(reported_.endpoints.size()) +
          " endpoints; " + std::to_string(ready) + " of " + std::to_string(peers_.size()) + " peers ready; " +
          std::to_string(reported_.limitations.size()) + " things not measured";
+}
+
+void Pipeline::log_totals() const {
+  log::info("stream", "ended",
+            {{"batches", session_->stats().batches_sent},
+             {"records", session_->stats().records_sent},
+             {"unacknowledged", store_.records()},
+             {"waiting", outbox_.size()},
+             {"dropped", outbox_.dropped_samples()}});
 }
 
 std::vector<model::MetricSample> Pipeline::page() const {

@@ -77,6 +77,8 @@ class Pipeline {
   // Not every engine is stuck in its device.
   bool progressing() const { return !keeper_->all_stuck(); }
   std::string status_line() const;
+  // What this life has sent and what of it is not known to be stored.
+  void log_totals() const;
   std::vector<model::MetricSample> page() const;
   const model::Inventory& reported() const { return reported_; }
   StreamState stream_state() const { return session_->state(); }
@@ -115,6 +117,7 @@ class Pipeline {
   std::set<std::string> seen_devices_;  // allowed RDMA devices that were here since the start
   model::Inventory reported_;
   bool inventory_due_ = false;
+  bool stopping_ = false;
   Nanos inventory_sent_ns_ = 0;
   std::vector<probes::PeerStatus> peers_;
   std::map<std::string, model::PathTrace> traces_;  // latest by key, said again to a new session

@@ -160,6 +160,7 @@ void StreamSession::on_event(std::uint64_t attempt, LinkEvent&& event) {
 
 void StreamSession::pump() {
   if (state_ != StreamState::Connected || write_in_flight_) return;
+  if (goodbye_ == Goodbye::Sent || goodbye_ == Goodbye::Done) return;  // our side is closed
   const wire::Batch* next = store_.next_after(sent_up_to_);
   if (next == nullptr && store_.has_room() && !outbox_.empty()) {
     wire::BatchBuilder builder(options_.max_batch_bytes);
@@ -172,6 +173,7 @@ void StreamSession::pump() {
   }
   if (next != nullptr) {
     const bool again = next->sequence <= ever_sent_up_to_;
+    if (!again) ++stats_.batches_sent;
     (again ? stats_.records_resent : stats_.records_sent) += next->records.size();
     sent_up_to_ = next->sequence;
     ever_sent_up_to_ = std::max(ever_sent_up_to_, sent_up_to_);
@@ -179,7 +181,9 @@ void StreamSession::pump() {
     link_->send(*next);
     return;
   }
-  if (goodbye_ == Goodbye::Wanted) {
+  // The stream ends with the goodbye; what is not stored by then would be lost with this process.
+  const bool stored = store_.first_sequence() == 0;
+  if (goodbye_ == Goodbye::Wanted && (stored || clock_.monotonic_ns() >= goodbye_by_ns_)) {
     goodbye_ = Goodbye::Sent;
     write_in_flight_ = true;
     link_->send_goodbye(goodbye_words_);
@@ -220,6 +224,7 @@ void StreamSession::begin_goodbye(wire::Goodbye goodbye) {
     return;
   }
   goodbye_ = Goodbye::Wanted;
+  goodbye_by_ns_ = clock_.monotonic_ns() + options_.goodbye_wait_ns;
   pump();
 }
 

@@ -31,10 +31,12 @@ struct StreamOptions {
   Nanos backoff_first_ns = 200 * kMillisecond;
   Nanos backoff_cap_ns = 10 * kSecond;
   Nanos backoff_refused_ns = 60 * kSecond;
-  Nanos settled_after_ns = 10 * kSecond;  // a session this old forgets earlier failures
+  Nanos goodbye_wait_ns = 700 * kMillisecond;  // for acknowledgements, before the goodbye goes without them
+  Nanos settled_after_ns = 10 * kSecond;       // a session this old forgets earlier failures
 };
 
 struct StreamStats {
+  std::uint64_t batches_sent = 0;  // first sends, not resends
   std::uint64_t records_sent = 0;  // first sends, not resends
   std::uint64_t records_resent = 0;
   std::uint64_t records_rejected = 0;  // the aggregator could not read them
@@ -59,7 +61,8 @@ class StreamSession {
   void tick();
   // Monotonic time of the next deadline; INT64_MAX when there is none.
   Nanos next_wake_ns() const;
-  // Sends what waits, then a goodbye, then stops for good. goodbye_done() when nothing is left to wait for.
+  // Sends what waits, then a goodbye, then stops for good. goodbye_done() when nothing is left to wait for. Call tick()
+  // until then.
   void begin_goodbye(wire::Goodbye goodbye);
   bool goodbye_done() const { return goodbye_ == Goodbye::Done; }
 
@@ -98,6 +101,7 @@ class StreamSession {
   std::uint64_t ever_sent_up_to_ = 0;
   Goodbye goodbye_ = Goodbye::None;
   wire::Goodbye goodbye_words_;
+  Nanos goodbye_by_ns_ = 0;
   std::string last_failure_, last_refusal_;
   StreamStats stats_;
 };

@@ -118,6 +118,7 @@ class Agent:
         self.metrics_port = options["metrics_port"] or free_port()
         self.config = bench.write(f"{self.name}.toml", self.text())
         self.process = None
+        self.lives = 0
         self.start()
 
     def text(self, extra=None):
@@ -135,9 +136,11 @@ class Agent:
         return text
 
     def start(self):
-        self.process = self.bench.start([*self.options["wrap"], WEFTD, "--config", self.config], self.name,
-                                        self.options["environment"])
+        self.lives += 1
+        self.process = self.bench.start([*self.options["wrap"], WEFTD, "--config", self.config],
+                                        f"{self.name}-{self.lives}", self.options["environment"])
         self.process.wait_log("started")
+        until("the first page", lambda: "weft_agent_info" in self.get("/metrics")[1])
 
     def get(self, path):
         connection = http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=5)

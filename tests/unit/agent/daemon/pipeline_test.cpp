@@ -290,6 +290,7 @@ TEST_CASE("pipeline: stopping sends the last windows, then the goodbye, and clos
   CHECK(rig.pipeline.stopped());
   CHECK(rig.devices["rxe0"].open == 0);
   CHECK(rig.aggregator.of<model::PathWindow>().size() == 1);
+  CHECK(rig.aggregator.of<model::Inventory>().back().endpoints.size() == 1);  // closing is no news
   REQUIRE(rig.aggregator.goodbyes.size() == 1);
   CHECK(rig.aggregator.goodbyes[0].restart_allowance_ns == 30 * kSecond);
 }

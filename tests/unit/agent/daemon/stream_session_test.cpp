@@ -271,7 +271,20 @@ TEST_CASE("stream: a plan reaches the agent", "[agent]") {
   CHECK(rig.plans[0].revision == 4);
 }
 
-TEST_CASE("stream: goodbye goes after what waits, and is done when the aggregator closes", "[agent]") {
+TEST_CASE("stream: goodbye does not wait long for an aggregator that stores nothing", "[agent]") {
+  Rig rig;
+  rig.connect();
+  rig.push("a");
+  rig.event(LinkWritten{});
+  rig.session.begin_goodbye({30 * kSecond, "stopping"});
+  rig.session.tick();
+  CHECK(rig.wire.goodbyes.empty());
+  rig.clock.advance(700 * kMillisecond);
+  rig.session.tick();
+  CHECK(rig.wire.goodbyes.size() == 1);
+}
+
+TEST_CASE("stream: goodbye goes after what waits is stored, and is done when the aggregator closes", "[agent]") {
   Rig rig;
   rig.connect();
   rig.push("a");
@@ -281,12 +294,24 @@ TEST_CASE("stream: goodbye goes after what waits, and is done when the aggregato
   rig.event(LinkWritten{});
   CHECK(rig.wire.batches.size() == 2);
   rig.event(LinkWritten{});
+  CHECK(rig.wire.goodbyes.empty());
+  rig.event(wire::Ack{2, 0});
   REQUIRE(rig.wire.goodbyes.size() == 1);
   CHECK(rig.wire.goodbyes[0].restart_allowance_ns == 30 * kSecond);
   CHECK_FALSE(rig.session.goodbye_done());
   rig.event(LinkClosed{"done"});
   CHECK(rig.session.goodbye_done());
   CHECK(rig.session.state() == StreamState::Inactive);
+}
+
+TEST_CASE("stream: nothing is sent after the goodbye", "[agent]") {
+  Rig rig;
+  rig.connect();
+  rig.session.begin_goodbye({30 * kSecond, "stopping"});
+  REQUIRE(rig.wire.goodbyes.size() == 1);
+  rig.event(LinkWritten{});
+  rig.push("late");
+  CHECK(rig.wire.batches.empty());
 }
 
 TEST_CASE("stream: goodbye with nobody to hear it is done at once", "[agent]") {
