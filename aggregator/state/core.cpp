@@ -164,7 +164,7 @@ void Core::on(Opened& message) {
 }
 
 void Core::note(Session& session, const std::string& key, std::optional<std::string> record, Nanos wall_ns) {
-  BatchRow row{session.agent, session.epoch, 0, wall_ns, {}, {{session.agent, key, std::move(record), wall_ns}}};
+  BatchRow row{session.agent, session.epoch, 0, wall_ns, {}, {{session.agent, key, std::move(record), wall_ns}}, 0};
   if (!store_.add(std::move(row))) Sessions::not_kept(session);
 }
 
@@ -183,9 +183,7 @@ void Core::on(Arrived& message) {
     for (const ValidRecord& record : message.records) feed(session->agent, record.record, now);
   }
   if (novelty.store) {
-    if (store_.add(make_batch_row(*session, message))) {
-      counters_.records_stored += message.records.size();
-    } else {
+    if (!store_.add(make_batch_row(*session, message))) {
       ++counters_.batches_refused;
       Sessions::not_kept(*session);
     }
@@ -250,8 +248,11 @@ void Core::on(Closed& message) {
 }
 
 void Core::on(Stored& message) {
+  for (const AgentRow& row : message.rows) {
+    counters_.batches_stored += row.batches;
+    counters_.records_stored += row.records;
+  }
   for (Session* session : sessions_.stored(message.rows)) {
-    ++counters_.batches_stored;
     if (session->link != nullptr) {
       session->link->ack({session->stored, std::exchange(session->rejected_since_ack, 0)});
     }

@@ -50,7 +50,7 @@ std::string agent_finding_key(const model::Finding& finding) {
 }
 
 BatchRow make_batch_row(const Session& session, const Arrived& message) {
-  BatchRow out{session.agent, session.epoch, message.sequence, message.at.wall_ns, {}, {}};
+  BatchRow out{session.agent, session.epoch, message.sequence, message.at.wall_ns, {}, {}, message.records.size()};
   for (const ValidRecord& record : message.records) {
     const std::string key = std::visit(KeyOf{}, record.record);
     if (key == "-") continue;

@@ -17,6 +17,7 @@ struct AgentRow {
   std::uint64_t epoch = 0;
   std::uint64_t last_sequence = 0;
   Nanos last_seen_wall_ns = 0;
+  std::uint64_t batches = 0, records = 0;  // when the writer reports: how many became durable with it
 };
 
 // The newest record of its key (an inventory, a trace of one port, a finding of the agent); no bytes: forget the key.
@@ -35,6 +36,7 @@ struct BatchRow {
   Nanos received_wall_ns = 0;
   std::vector<std::string> journal;  // encoded records
   std::vector<LatestRow> latest;
+  std::uint64_t records = 0;  // that came in it
   std::size_t bytes() const {
     std::size_t sum = 128;
     for (const std::string& record : journal) sum += record.size() + 32;

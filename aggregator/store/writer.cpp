@@ -165,7 +165,9 @@ void Writer::commit_pending() {
   std::map<std::string, AgentRow> newest;
   for (const BatchRow& batch : batches) {
     if (batch.sequence == 0) continue;
-    newest[batch.agent] = {batch.agent, batch.epoch, batch.sequence, batch.received_wall_ns};
+    AgentRow& row = newest[batch.agent];
+    row = {
+        batch.agent, batch.epoch, batch.sequence, batch.received_wall_ns, row.batches + 1, row.records + batch.records};
   }
   std::vector<AgentRow> stored;
   for (auto& [agent, row] : newest) stored.push_back(std::move(row));

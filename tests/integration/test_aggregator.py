@@ -213,7 +213,8 @@ class AggregatorProcess(unittest.TestCase):
         self.assertEqual(sum(e["rejected"] for e in agents.seen("a", "ack")), 4)
         wait_for("the counters", lambda: aggregator.metric('weft_stream_rejected_total{reason="malformed"}') == 3)
         self.assertEqual(aggregator.metric('weft_stream_rejected_total{reason="unknown"}'), 1)
-        self.assertEqual(aggregator.metric("weft_stream_records_total"), 3)
+        wait_for("what is stored", lambda: aggregator.metric("weft_stream_records_total") == 3)
+        self.assertEqual(aggregator.metric('weft_stream_batches_total{result="stored"}'), 2)
 
     def test_wrong_fabric_is_refused_with_the_reason(self):
         aggregator = self.aggregator()

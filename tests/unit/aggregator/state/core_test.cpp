@@ -120,9 +120,13 @@ TEST_CASE("core: a batch is acknowledged only once it is stored, and read on bef
   f.batch(link, 1, {window()});
   CHECK(link->acks.empty());
   CHECK(link->resumed == 2);
-  f.core->handle(Stored{{{"h1", 1, 1, 0}}});
+  CHECK(f.store.batches.back().records == 1);
+  f.core->handle(Stored{{{"h1", 1, 1, 0, 1, 1}}});
   REQUIRE(link->acks.size() == 1);
   CHECK(link->acks[0].sequence == 1);
+  f.core->tick();
+  CHECK(f.core->snapshot()->counters.batches_stored == 1);
+  CHECK(f.core->snapshot()->counters.records_stored == 1);
 }
 
 TEST_CASE("core: a resent batch is not judged twice and acknowledged at once when stored", "[aggregator]") {
