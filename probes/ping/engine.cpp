@@ -24,7 +24,7 @@
 namespace weft::probes {
 namespace {
 
-constexpr Nanos kIdleTurn = kSecond;
+constexpr Nanos kIdleTurn = 500 * kMillisecond;          // a transport notices only in poll() that its device is gone
 constexpr Nanos kReattributeGrace = 200 * kMillisecond;  // past one timeout, for the next acknowledgement to come
 constexpr double kHelloAnswersPerSecond = 1000;
 constexpr double kHelloAnswerBurst = 250;
