@@ -121,7 +121,7 @@ void read_aggregator(ConfigTable aggregator, Settings& out) {
   const char* end = out.aggregator_address.data() + out.aggregator_address.size();
   if (colon == std::string::npos || colon == 0 ||
       std::from_chars(out.aggregator_address.data() + colon + 1, end, port).ptr != end || port == 0 || port > 65535) {
-    aggregator.reject("address", "must be HOST:PORT, like 10.0.0.1:9436, or empty to run alone");
+    aggregator.reject("address", "must be HOST:PORT, like 10.0.0.1:7471, or empty to run alone");
   }
 }
 
