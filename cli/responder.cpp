@@ -53,14 +53,10 @@ ExitCode run_responder(const ResponderOptions& o, Output& output, const Clock& c
   output.say(o.duration_ns ? "ends after " + format_age(*o.duration_ns) + " or by Ctrl-C" : "ends by Ctrl-C");
 
   Totals totals;
-  const Nanos started = clock.monotonic_ns();
-  Nanos news_at = started + kNews;
-  std::string last_news, failure;
-  while (!stop_asked() && failure.empty()) {
-    const Nanos now = clock.monotonic_ns();
-    if (o.duration_ns && now - started >= *o.duration_ns) break;
-    std::uint64_t peers = 0;
-    totals.answered = 0;
+  std::uint64_t peers = 0;
+  std::string failure;
+  const auto read = [&] {
+    peers = totals.answered = 0;
     totals.rejected.clear();
     for (auto& place : direct.places()) {
       const probes::EngineStats stats = place.engine->take_stats();
@@ -72,6 +68,14 @@ ExitCode run_responder(const ResponderOptions& o, Output& output, const Clock& c
       peers += stats.registered_peers;
       if (failure.empty() && !place.engine->failure().empty()) failure = place.label + ": " + place.engine->failure();
     }
+  };
+  const Nanos started = clock.monotonic_ns();
+  Nanos news_at = started + kNews;
+  std::string last_news;
+  while (!stop_asked() && failure.empty()) {
+    const Nanos now = clock.monotonic_ns();
+    if (o.duration_ns && now - started >= *o.duration_ns) break;
+    read();
     if (now >= news_at) {
       news_at = now + kNews;
       const std::string news = count_of(peers, "peer") + ", " + count_of(totals.answered, "probe") + " answered" +
@@ -81,6 +85,7 @@ ExitCode run_responder(const ResponderOptions& o, Output& output, const Clock& c
     }
     sleep_until(clock, now + 100 * kMillisecond);
   }
+  read();
   const ExitCode code = failure.empty() ? ExitCode::Healthy : ExitCode::CannotMeasure;
   if (!failure.empty() && !output.json)
     return output.fail("responder", code, make_error(Error::Kind::Internal, failure));
@@ -93,6 +98,7 @@ ExitCode run_responder(const ResponderOptions& o, Output& output, const Clock& c
   }
   output.out << count_of(totals.answered, "probe") << " answered";
   if (!totals.rejected.empty()) output.out << "; ignored: " << rejected_text(totals);
+  if (totals.low_water) output.out << "; fewest free receive buffers " << *totals.low_water;
   output.out << '\n' << std::flush;
   return code;
 }
