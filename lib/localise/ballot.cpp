@@ -146,18 +146,12 @@ double Tally::excess_median_ns() const {
   return *middle;
 }
 
-Ballot make_ballot(const Evidence& evidence, Fabric& fabric, Question question, Nanos now, double window_s,
+Ballot make_ballot(const Evidence& evidence, const Fabric& fabric, Question question, Nanos now, double window_s,
                    bool long_memory) {
   Ballot ballot;
   ballot.question = question;
   ballot.window_s = window_s;
   const auto& paths = evidence.paths();
-  std::vector<std::pair<const Route*, const Route*>> routes;
-  routes.reserve(paths.size());
-  for (const Path& path : paths) {
-    routes.emplace_back(&fabric.route(path.from, path.to, path.forward_port),
-                        &fabric.route(path.to, path.from, path.return_port));
-  }
   ballot.links = static_cast<std::uint32_t>(fabric.link_count());
   ballot.pairs = static_cast<std::uint32_t>(evidence.pair_count());
   ballot.paths = static_cast<std::uint32_t>(paths.size());
@@ -175,8 +169,9 @@ Ballot make_ballot(const Evidence& evidence, Fabric& fabric, Question question, 
 
   for (std::uint32_t i = 0; i < paths.size(); ++i) {
     const Path& path = paths[i];
-    const auto [out, back] = routes[i];
-    const Nanos placed = std::max(out->changed, back->changed);
+    const Route* const out = path.out;
+    const Route* const back = path.back;
+    const Nanos placed = path.placed();
     for (const bool way_out : {true, false}) {
       if (!way_out && !one_way(question)) continue;
       const Sums sums = of_path(path, question, way_out, now, window_s, placed, long_memory);
@@ -218,19 +213,17 @@ Ballot make_ballot(const Evidence& evidence, Fabric& fabric, Question question, 
   return ballot;
 }
 
-std::map<LinkId, Tally> tally(const Evidence& evidence, Fabric& fabric, Question question, Nanos now, double window_s,
-                              bool long_memory, const std::set<LinkId>& links) {
+std::map<LinkId, Tally> tally(const Evidence& evidence, const Fabric& fabric, Question question, Nanos now,
+                              double window_s, bool long_memory, const std::set<LinkId>& links) {
   std::map<LinkId, Tally> out;
   if (links.empty()) return out;
   const std::int64_t now_slot = now / kSecond;
   for (const Path& path : evidence.paths()) {
-    const Route& forward = fabric.route(path.from, path.to, path.forward_port);
-    const Route& backward = fabric.route(path.to, path.from, path.return_port);
-    const Nanos placed = std::max(forward.changed, backward.changed);
+    const Nanos placed = path.placed();
     const std::string& from_host = fabric.endpoint(path.from).host;
     const std::string& to_host = fabric.endpoint(path.to).host;
     for (const bool way_out : {true, false}) {
-      const Route& route = way_out ? forward : backward;
+      const Route& route = way_out ? *path.out : *path.back;
       for (const LinkId id : route.links) {
         if (links.count(id) == 0) continue;
         const Sums sums = of_path(path, question, way_out, now, window_s, placed, long_memory);

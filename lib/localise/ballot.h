@@ -44,12 +44,12 @@ struct Tally {
   double excess_median_ns() const;
 };
 
-// long_memory: the five minutes' slots as well (Loss only).
-Ballot make_ballot(const Evidence& evidence, Fabric& fabric, Question question, Nanos now, double window_s,
+// The paths' routes are set. long_memory: the five minutes' slots as well (Loss only).
+Ballot make_ballot(const Evidence& evidence, const Fabric& fabric, Question question, Nanos now, double window_s,
                    bool long_memory);
 
 // Numbers of the given links, over the same window (long_memory: by_age holds the last seconds only).
-std::map<LinkId, Tally> tally(const Evidence& evidence, Fabric& fabric, Question question, Nanos now, double window_s,
-                              bool long_memory, const std::set<LinkId>& links);
+std::map<LinkId, Tally> tally(const Evidence& evidence, const Fabric& fabric, Question question, Nanos now,
+                              double window_s, bool long_memory, const std::set<LinkId>& links);
 
 }  // namespace weft::localise

@@ -23,6 +23,7 @@ struct Claim {
   Shape shape = Shape::Directed;
   LinkId link = kNone;
   std::vector<LinkId> set;  // all that the claim covers
+  std::set<LinkId> zone;    // and what cannot be told from it: later claims in here are this one
   std::string subject;
   Pick pick;
   Tally tally;

@@ -46,7 +46,7 @@ double excess_ns(const Path& path, const Bucket& bucket) {
   return static_cast<double>(bucket.rtt_median) - path.base_ns;
 }
 
-void classify_delay(Evidence& evidence, Fabric& fabric, const DelayConfig& config, Nanos now) {
+void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now) {
   auto& paths = evidence.paths();
   const std::int64_t now_slot = now / kSecond;
   const auto floor = static_cast<double>(config.floor_ns);
@@ -57,8 +57,7 @@ void classify_delay(Evidence& evidence, Fabric& fabric, const DelayConfig& confi
 
   // Another course is another round trip: forget what was learned on the old one.
   for (Path& path : paths) {
-    const Nanos changed = std::max(fabric.route(path.from, path.to, path.forward_port).changed,
-                                   fabric.route(path.to, path.from, path.return_port).changed);
+    const Nanos changed = path.placed();
     if (changed != 0 && static_cast<std::uint64_t>(changed) != path.route_revision) {
       path.route_revision = static_cast<std::uint64_t>(changed);
       path.learned = 0;

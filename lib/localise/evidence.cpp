@@ -114,7 +114,14 @@ void Evidence::expire(Nanos now) {
     }
     paths_.pop_back();
   }
-  if (any) by_pair_stale_ = true;
+  if (!any) return;
+  by_pair_stale_ = true;
+  if (pairs_.size() <= 2 * paths_.size() + 1'000) return;
+  pairs_.clear();
+  for (Path& path : paths_) {
+    path.pair =
+        pairs_.emplace(std::minmax(path.from, path.to), static_cast<std::uint32_t>(pairs_.size())).first->second;
+  }
 }
 
 const std::vector<std::vector<std::uint32_t>>& Evidence::by_pair() {

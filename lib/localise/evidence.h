@@ -3,6 +3,7 @@
 // safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -48,7 +49,10 @@ struct Path {
   unsigned learned = 0;
   unsigned late_run = 0;  // late seconds in a row
   std::uint64_t route_revision = 0;
-  // Set by the judge, each time.
+  // Set by the judge, each time. The routes belong to the Fabric.
+  const Route* out = nullptr;
+  const Route* back = nullptr;
+  Nanos placed() const { return std::max(out->changed, back->changed); }
   std::uint32_t usable = 0, usable_delay = 0;  // bits by ring index
   bool mature() const { return learned >= 20; }
 };

@@ -217,13 +217,13 @@ void HostBook::review(Nanos now) {
       beat.peers_complain = slow != host.slow_answers.end() && slow->second.size() >= 2;
     }
     while (!host.beats.empty() && now - host.beats.front().at > 20 * kSecond) host.beats.pop_front();
-    unsigned last5 = 0;
+    unsigned last6 = 0;
     unsigned last10 = 0;
     Nanos first_bad = now;
     for (std::size_t i = 0; i < host.beats.size(); ++i) {
       const std::size_t back = host.beats.size() - i;
       if (!bad_beat(host.beats[i], host.overloaded)) continue;
-      if (back <= 5) ++last5;
+      if (back <= 6) ++last6;
       if (back <= 10) {
         ++last10;
         first_bad = std::min(first_bad, host.beats[i].at);
@@ -231,7 +231,7 @@ void HostBook::review(Nanos now) {
     }
     if (host.overloaded) {
       if (last10 <= 1) host.overloaded = false;
-    } else if (last5 >= 3) {
+    } else if (last6 >= 4) {
       ++suspects;
       host.overloaded_since = first_bad - kSecond;
       if (last10 < 8) bad.push_back(&host);

@@ -1,6 +1,7 @@
 #include "lib/localise/judge.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "lib/localise/delay.h"
@@ -13,40 +14,32 @@ constexpr double kDownRatio = 0.98;
 constexpr double kDownProbes = 8;
 constexpr Nanos kActiveFor = 6 * kSecond;
 // A dead host port may yet turn out a gone device, a downed port or a silent host: their word comes within this time.
-constexpr int kHostEndPatience_s = 3;
+// And a dead switch shows in all its links by then.
+constexpr int kDownPatience_s = 3;
 // Links that only hop counts can tell apart are waited for this long before the claim is lowered.
 constexpr Nanos kRivalPatience = 8 * kSecond;
 constexpr double kHopMargin = 3;
 constexpr double kStaleLosses = 7;  // so many losses missing that the trouble is over
 
-double bad_sum(const Evidence& evidence, Question question) {
-  double sum = 0;
+// Which questions have anything bad in their evidence: a healthy fabric is judged in one pass.
+std::array<bool, 5> anything_bad(const Evidence& evidence) {
+  std::uint64_t loss = 0;
+  std::uint64_t ce = 0;
+  std::uint64_t bleached = 0;
+  bool siblings = false;
+  bool past = false;
   for (const Path& path : evidence.paths()) {
     for (const Bucket& b : path.ring) {
       if (b.slot < 0) continue;
-      switch (question) {
-        case Question::Loss:
-          sum += b.lost_unknown + b.lost_out + b.lost_back;
-          break;
-        case Question::LateToSiblings:
-          sum += b.late_to_siblings ? 1 : 0;
-          break;
-        case Question::LateToPast:
-          sum += b.late_to_past ? 1 : 0;
-          break;
-        case Question::Ce:
-          sum += b.ce_out + b.ce_back;
-          break;
-        case Question::Bleached:
-          sum += b.bleached_out + b.bleached_back;
-          break;
-      }
+      loss += static_cast<std::uint64_t>(b.lost_unknown) + b.lost_out + b.lost_back;
+      ce += static_cast<std::uint64_t>(b.ce_out) + b.ce_back;
+      bleached += static_cast<std::uint64_t>(b.bleached_out) + b.bleached_back;
+      siblings = siblings || b.late_to_siblings;
+      past = past || b.late_to_past;
     }
-    if (question == Question::Loss) {
-      for (const LongBucket& b : path.past) sum += b.lost_unknown + b.lost_out + b.lost_back;
-    }
+    for (const LongBucket& b : path.past) loss += static_cast<std::uint64_t>(b.lost_unknown) + b.lost_out + b.lost_back;
   }
-  return sum;
+  return {loss > 0, siblings, past, ce > 0, bleached > 0};
 }
 
 Trouble trouble_of(Question question) {
@@ -83,11 +76,22 @@ void Judge::forget() {
   contaminated_.clear();
   waiting_.clear();
   wording_.clear();
+  cases_.clear();
   memory_.clear();
   wanted_traces_.clear();
   late_links_.clear();
   common_seconds_.clear();
   common_run_ = 0;
+}
+
+void Judge::place_routes() {
+  const bool all = placed_revision_ != fabric_.revision();
+  for (Path& path : evidence_.paths()) {
+    if (!all && path.out != nullptr) continue;
+    path.out = &fabric_.route(path.from, path.to, path.forward_port);
+    path.back = &fabric_.route(path.to, path.from, path.return_port);
+  }
+  placed_revision_ = fabric_.revision();
 }
 
 void Judge::mark_usable(Nanos now) {
@@ -181,8 +185,7 @@ void Judge::graduate(Nanos now) {
       if (!usable_at(path, i)) continue;
       bool clean = true;
       if (!contaminated_.empty()) {
-        for (const Route* route : {&fabric_.route(path.from, path.to, path.forward_port),
-                                   &fabric_.route(path.to, path.from, path.return_port)}) {
+        for (const Route* route : {path.out, path.back}) {
           for (const LinkId id : route->links) clean = clean && dirty[id] == 0;
         }
       }
@@ -228,19 +231,19 @@ bool Judge::accept_loss(Claim& claim, const Window& window, Nanos now, bool was_
   const bool down = fresh >= kDownRatio && newest == 2 && newest_crossed >= kDownProbes;
   const auto was_down = down_.find(subject);
   if (down) {
-    if (host_end && oldest < kHostEndPatience_s) return false;
+    if (oldest < kDownPatience_s) return false;
     claim.kind = model::FindingKind::LinkDown;
     down_[subject] = now;
     return true;
   }
   // A link that dies or comes back passes through seconds of half loss: that is no link_loss.
   if (fresh >= 0.5 && oldest < 4 && !was_active) return false;
-  if (host_end && oldest < kHostEndPatience_s && !was_active) return false;
+  if (host_end && oldest < kDownPatience_s && !was_active) return false;
   if (was_down != down_.end() && now - was_down->second < 10 * kSecond) return false;
   return claim.pick.ratio >= (was_active ? config_.loss_ratio_clear : config_.loss_ratio_raise);
 }
 
-bool Judge::accept(Claim& claim, const Ballot& ballot, const Window& window, Nanos now) {
+bool Judge::accept(Claim& claim, const Window& window, Nanos now) {
   const Tally& t = claim.tally;
   const bool was_active = active(claim.kind, fabric_.link_subject(claim.link), now);
   if (t.paths < 2 || t.bad_paths < 2) return false;
@@ -259,7 +262,6 @@ bool Judge::accept(Claim& claim, const Ballot& ballot, const Window& window, Nan
     // No loss in the last 20 s where several were due: over.
     if (t.newest_bad_age() < 0 && t.crossed / window.seconds * 20 * claim.pick.ratio >= kStaleLosses) return false;
   }
-  static_cast<void>(ballot);
   switch (claim.question) {
     case Question::Loss:
       return accept_loss(claim, window, now, was_active);
@@ -289,6 +291,7 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
   const auto reverse = fabric_.reverse(claim.link);
   const bool host_end = fabric_.link(claim.link).host_end != kNone;
   claim.set = links;
+  claim.zone.insert(links.begin(), links.end());
   claim.subject = own;
   for (const LinkId id : links) {
     const auto stands =
@@ -432,7 +435,7 @@ std::vector<Claim> Judge::ask(Question question, const Window& window, Nanos now
         wanted_traces_.insert(claim.link);
       }
     }
-    if (!accept(claim, ballot, window, now) || !name(claim, ballot, now)) continue;
+    if (!accept(claim, window, now) || !name(claim, ballot, now)) continue;
     if (fabric_.link(claim.link).is_virtual) {
       claim.factor = 0.7;
       claim.not_checked.push_back("Which link it is: the way between " + fabric_.from_label(claim.link) + " and " +
@@ -483,14 +486,18 @@ std::vector<Verdict> Judge::judge(Nanos now) {
   wanted_traces_.clear();
   late_links_.clear();
   evidence_.expire(now);
-  fabric_.expire(now);
-  hops_.expire(now);
+  if (now - expired_ > 30 * kSecond) {
+    fabric_.expire(now);
+    hops_.expire(now);
+    expired_ = now;
+  }
   hosts_.review(now);
   judge_hosts(now, out);
   judge_devices(now, out);
   common_seconds(now);
+  place_routes();
   mark_usable(now);
-  classify_delay(evidence_, fabric_, {config_.delay_floor_ns, config_.delay_spread_factor}, now);
+  classify_delay(evidence_, {config_.delay_floor_ns, config_.delay_spread_factor}, now);
   for (auto* times : {&down_, &contaminated_}) {
     std::erase_if(*times, [&](const auto& row) { return now - row.second > 45 * kSecond; });
   }
@@ -511,17 +518,18 @@ std::vector<Verdict> Judge::judge(Nanos now) {
       {Question::Ce, {{3, false}, {10, false}}},
       {Question::Bleached, {{10, false}}},
   };
+  const std::array<bool, 5> bad = anything_bad(evidence_);
   std::vector<Claim> all;
   for (const Round& round : rounds) {
-    if (bad_sum(evidence_, round.question) <= 0) continue;
+    if (!bad[static_cast<std::size_t>(round.question)]) continue;
     // On a fabric where a port is no path, siblings of one pair share all their ways.
     if (round.question == Question::LateToSiblings && config_.paths_not_pinned) continue;
     std::vector<Claim> claims;
     for (const Window& window : round.windows) {
       for (Claim& claim : ask(round.question, window, now)) {
         const auto same = std::find_if(claims.begin(), claims.end(), [&](const Claim& other) {
-          return other.subject == claim.subject ||
-                 std::find(other.set.begin(), other.set.end(), claim.link) != other.set.end();
+          return other.subject == claim.subject || other.zone.count(claim.link) != 0 ||
+                 claim.zone.count(other.link) != 0;
         });
         if (same == claims.end()) {
           claims.push_back(std::move(claim));
@@ -530,7 +538,8 @@ std::vector<Verdict> Judge::judge(Nanos now) {
         }
       }
     }
-    merge(claims);
+    merge(claims, now);
+    if (round.question == Question::Loss) settle_cases(claims, now);
     std::move(claims.begin(), claims.end(), std::back_inserter(all));
   }
 
@@ -548,8 +557,10 @@ std::vector<Verdict> Judge::judge(Nanos now) {
         })) {
       continue;  // the siblings' word comes first
     }
+    for (const LinkId id : claim.question == Question::Loss ? claim.zone : std::set<LinkId>{}) {
+      contaminated_[fabric_.link_subject(id)] = now;
+    }
     for (const LinkId id : claim.set) {
-      if (claim.question == Question::Loss) contaminated_[fabric_.link_subject(id)] = now;
       if (claim.kind == model::FindingKind::LinkDelay) late_links_.insert(id);
     }
     if (told.insert(claim.subject + " " + std::string(model::finding_info(claim.kind).name)).second) {

@@ -50,17 +50,24 @@ class Judge {
 
   void judge_hosts(Nanos now, std::vector<Verdict>& out);
   void judge_devices(Nanos now, std::vector<Verdict>& out);
+  void place_routes();
   void mark_usable(Nanos now);
   void graduate(Nanos now);
   std::vector<Claim> ask(Question question, const Window& window, Nanos now);
   // Says no, or fills in kind and times.
-  bool accept(Claim& claim, const Ballot& ballot, const Window& window, Nanos now);
+  bool accept(Claim& claim, const Window& window, Nanos now);
   bool accept_loss(Claim& claim, const Window& window, Nanos now, bool active);
   // False when the rivals are not told apart yet.
   bool name(Claim& claim, const Ballot& ballot, Nanos now);
-  void merge(std::vector<Claim>& claims);
+  void merge(std::vector<Claim>& claims, Nanos now);
+  // Gives claims of loss the name of the case they belong to, and drops what a case leaves behind.
+  void settle_cases(std::vector<Claim>& claims, Nanos now);
   void merge_cables(std::vector<Claim>& claims);
-  void merge_switches(std::vector<Claim>& claims);
+  void merge_switches(std::vector<Claim>& claims, Nanos now);
+  // True when no probe of the last two seconds crossed the switch, of several cables that lead there.
+  bool nothing_crosses(NodeId node, Nanos now) const;
+  // The other way of the cable dies too, but is not blamed yet: its name would change in a second.
+  bool wait_for_reverse(const Claim& claim, const std::vector<Claim>& claims, Nanos now) const;
   void add_pair_claims(const Ballot& ballot, const std::vector<Pick>& picks, Nanos now, std::vector<Claim>& claims);
   void make_rnic(Claim& claim);
   std::string clean_sibling(const Claim& claim, Nanos now);
@@ -77,13 +84,24 @@ class Judge {
   std::map<std::string, Memory> memory_;       // by kind and subject
   std::map<std::string, Nanos> down_;          // link subject -> last time it was down
   std::map<std::string, Nanos> contaminated_;  // link subject -> last time a short window blamed it
-  std::map<std::string, Wording> wording_;     // by kind and link subject
-  std::map<std::string, Nanos> waiting_;       // link subject -> since when its rivals are not told apart
+  // A root cause that stands: its evidence changes shape as it comes, stays and goes, its name does not.
+  struct Case {
+    model::FindingKind kind;
+    Claim::Shape shape;
+    LinkId link;
+    std::string subject;
+    std::set<std::string> zone;  // link subjects
+    Nanos last;
+  };
+  std::vector<Case> cases_;                 // of loss
+  std::map<std::string, Wording> wording_;  // by kind and link subject
+  std::map<std::string, Nanos> waiting_;    // link subject -> since when its rivals are not told apart
   std::set<LinkId> wanted_traces_, late_links_;
   std::set<std::int64_t> common_seconds_;  // in which nearly every pair lost: no place in the fabric
   unsigned common_run_ = 0;
   std::vector<char> in_use_;  // by link: crossed by counted probes of late
-  Nanos last_judge_ = 0, resumed_ = 0;
+  std::uint64_t placed_revision_ = 0;
+  Nanos last_judge_ = 0, resumed_ = 0, expired_ = 0;
 };
 
 }  // namespace weft::localise

@@ -105,13 +105,11 @@ void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
 
 std::vector<std::string> Judge::peers_of(EndpointId endpoint) const {
   std::set<std::string> pairs;
-  const std::string& own = fabric_.endpoint(endpoint).host;
   for (const Path& path : evidence_.paths()) {
     if (path.from != endpoint && path.to != endpoint) continue;
     pairs.insert(model::pair_subject(fabric_.endpoint(path.from).host, fabric_.endpoint(path.to).host));
     if (pairs.size() >= kMaxVictims) break;
   }
-  static_cast<void>(own);
   return {pairs.begin(), pairs.end()};
 }
 

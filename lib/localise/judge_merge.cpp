@@ -17,6 +17,7 @@ void absorb(Claim& into, const Claim& other) {
   into.tally.victims.insert(other.tally.victims.begin(), other.tally.victims.end());
   into.pick.gain += other.pick.gain;
   into.since = std::min(into.since, other.since);
+  into.zone.insert(other.zone.begin(), other.zone.end());
   for (const LinkId id : other.set) {
     if (std::find(into.set.begin(), into.set.end(), id) == into.set.end()) into.set.push_back(id);
   }
@@ -73,11 +74,41 @@ void Judge::merge_cables(std::vector<Claim>& claims) {
   }
 }
 
-void Judge::merge_switches(std::vector<Claim>& claims) {
+bool Judge::nothing_crosses(NodeId node, Nanos now) const {
+  std::set<LinkId> links;
+  std::set<NodeId> neighbours;
+  for (LinkId id = 0; id < std::min<std::size_t>(in_use_.size(), fabric_.link_count()); ++id) {
+    const DirectedLink& link = fabric_.link(id);
+    if (in_use_[id] == 0 || link.is_virtual || (link.from != node && link.to != node)) continue;
+    links.insert(id);
+    neighbours.insert(link.from == node ? link.to : link.from);
+  }
+  const auto ports =
+      std::count_if(neighbours.begin(), neighbours.end(), [&](NodeId n) { return fabric_.is_endpoint(n); });
+  // One host's cable alone would look the same, and so would one cable of a switch that joins two others.
+  if (neighbours.size() < 3 || ports == 1) return false;
+  const auto tallies = tally(evidence_, fabric_, Question::Loss, now, 2.2, false, links);
+  return tallies.size() == links.size() && std::all_of(tallies.begin(), tallies.end(), [](const auto& row) {
+           return row.second.crossed >= 2 && row.second.bad >= 0.98 * row.second.crossed;
+         });
+}
+
+bool Judge::wait_for_reverse(const Claim& claim, const std::vector<Claim>& claims, Nanos now) const {
+  if (claim.kind != model::FindingKind::LinkDown || claim.shape != Claim::Shape::Directed) return false;
+  if (claim.tally.oldest_bad_age() >= 7 || active(claim.kind, claim.subject, now)) return false;
+  const auto reverse = fabric_.reverse(claim.link);
+  if (!reverse) return false;
+  for (const Claim& other : claims) {
+    if (std::find(other.set.begin(), other.set.end(), *reverse) != other.set.end()) return false;
+  }
+  const auto tallies = tally(evidence_, fabric_, Question::Loss, now, 2.2, false, {*reverse});
+  return !tallies.empty() && tallies.begin()->second.bad >= 0.9 * tallies.begin()->second.crossed;
+}
+
+void Judge::merge_switches(std::vector<Claim>& claims, Nanos now) {
   // Links with traffic at each switch, and how many of them are blamed for loss.
   struct Tied {
     std::set<LinkId> in, out, blamed;
-    std::set<EndpointId> ports, blamed_ports;
   };
   std::map<NodeId, Tied> at;
   for (const Claim& claim : claims) {
@@ -94,26 +125,25 @@ void Judge::merge_switches(std::vector<Claim>& claims) {
     if (in_use_[id] == 0 || link.is_virtual) continue;
     if (const auto to = at.find(link.to); to != at.end()) to->second.in.insert(id);
     if (const auto from = at.find(link.from); from != at.end()) from->second.out.insert(id);
-    for (const NodeId node : {link.from, link.to}) {
-      const auto found = at.find(node);
-      if (found == at.end() || link.host_end == kNone) continue;
-      found->second.ports.insert(link.host_end);
-      if (found->second.blamed.count(id) != 0) found->second.blamed_ports.insert(link.host_end);
-    }
   }
   for (const auto& [node, tied] : at) {
     const auto all_blamed = [&](const std::set<LinkId>& links) {
       return links.size() >= 2 && std::includes(tied.blamed.begin(), tied.blamed.end(), links.begin(), links.end());
     };
-    const bool all_ports = tied.ports.size() >= 2 && tied.blamed_ports.size() == tied.ports.size();
-    if (!all_blamed(tied.in) && !all_blamed(tied.out) && !all_ports) continue;
+    const bool dead = std::any_of(claims.begin(), claims.end(),
+                                  [&, &blamed = tied.blamed](const Claim& c) {
+                                    return c.kind == model::FindingKind::LinkDown && blamed.count(c.link) != 0;
+                                  }) &&
+                      nothing_crosses(node, now);
+    if (!all_blamed(tied.in) && !all_blamed(tied.out) && !dead) continue;
     std::vector<std::size_t> parts;
     for (std::size_t i = 0; i < claims.size(); ++i) {
       const bool touches = std::any_of(claims[i].set.begin(), claims[i].set.end(),
                                        [&, &blamed = tied.blamed](LinkId id) { return blamed.count(id) != 0; });
       if (is_loss(claims[i]) && touches) parts.push_back(i);
     }
-    if (parts.size() < 2) continue;
+    if (parts.empty() || (parts.size() < 2 && !dead)) continue;
+    if (parts.size() == 1 && claims[parts.front()].shape == Claim::Shape::Switch) continue;
     Claim whole = claims[parts.front()];
     std::string names = fabric_.link_label(whole.link);
     bool down = whole.kind == model::FindingKind::LinkDown;
@@ -125,16 +155,68 @@ void Judge::merge_switches(std::vector<Claim>& claims) {
     whole.kind = down ? model::FindingKind::LinkDown : model::FindingKind::LinkLoss;
     whole.shape = Claim::Shape::Switch;
     whole.subject = model::switch_subject(fabric_.node_label(node));
+    for (LinkId id = 0; id < fabric_.link_count(); ++id) {
+      if (fabric_.link(id).from == node || fabric_.link(id).to == node) whole.zone.insert(id);
+    }
     whole.note = "all its links that way are bad: " + names;
     for (std::size_t k = parts.size(); k-- > 0;) claims.erase(claims.begin() + static_cast<std::ptrdiff_t>(parts[k]));
     claims.push_back(std::move(whole));
-    return merge_switches(claims);
+    return merge_switches(claims, now);
   }
 }
 
-void Judge::merge(std::vector<Claim>& claims) {
+void Judge::merge(std::vector<Claim>& claims, Nanos now) {
   merge_cables(claims);
-  merge_switches(claims);
+  merge_switches(claims, now);
+  std::vector<Claim> kept;
+  for (const Claim& claim : claims) {
+    if (!wait_for_reverse(claim, claims, now)) kept.push_back(claim);
+  }
+  claims = std::move(kept);
+}
+
+void Judge::settle_cases(std::vector<Claim>& claims, Nanos now) {
+  constexpr Nanos kCaseLife = 25 * kSecond;  // longer than the longest window that a past fault stays in
+  std::erase_if(cases_, [&](const Case& c) { return now - c.last > kCaseLife; });
+  std::vector<Claim> kept;
+  for (Claim& claim : claims) {
+    std::set<std::string> zone;
+    for (const LinkId id : claim.set) zone.insert(fabric_.link_subject(id));
+    const auto holds = [&](const Case& c) {
+      return !zone.empty() && std::includes(c.zone.begin(), c.zone.end(), zone.begin(), zone.end());
+    };
+    auto stands = std::find_if(cases_.begin(), cases_.end(),
+                               [&](const Case& c) { return c.subject == claim.subject && c.kind == claim.kind; });
+    if (stands == cases_.end()) stands = std::find_if(cases_.begin(), cases_.end(), holds);
+    // A lossy link that dies is news; a dead one that now merely loses is on its way back.
+    const bool worse = stands != cases_.end() && claim.kind == model::FindingKind::LinkDown &&
+                       stands->kind != model::FindingKind::LinkDown;
+    if (stands == cases_.end() || worse) {
+      for (const LinkId id : claim.zone) {
+        zone.insert(fabric_.link_subject(id));
+        const auto reverse = claim.kind == model::FindingKind::LinkDown ? fabric_.reverse(id) : std::nullopt;
+        if (reverse) zone.insert(fabric_.link_subject(*reverse));
+      }
+      if (claim.shape != Claim::Shape::Pair) {
+        cases_.push_back({claim.kind, claim.shape, claim.link, claim.subject, std::move(zone), now});
+      }
+      kept.push_back(std::move(claim));
+      continue;
+    }
+    if (claim.kind != stands->kind) continue;
+    stands->last = now;
+    claim.shape = stands->shape;
+    claim.subject = stands->subject;
+    const auto same = std::find_if(kept.begin(), kept.end(), [&](const Claim& other) {
+      return other.subject == claim.subject && other.kind == claim.kind;
+    });
+    if (same != kept.end()) {
+      absorb(*same, claim);
+    } else {
+      kept.push_back(std::move(claim));
+    }
+  }
+  claims = std::move(kept);
 }
 
 // Loss that belongs to one host pair and to no link: a filter, a route, a bad entry for one destination.
@@ -149,6 +231,7 @@ void Judge::add_pair_claims(const Ballot& ballot, const std::vector<Pick>& picks
     double forward = 0;
     double backward = 0;
     std::pair<std::string, std::string> hosts;
+    bool explained = false;
     for (const std::uint32_t i : evidence_.by_pair()[pick.element - ballot.links]) {
       const Path& path = evidence_.paths()[i];
       const std::string& from = fabric_.endpoint(path.from).host;
@@ -168,11 +251,17 @@ void Judge::add_pair_claims(const Ballot& ballot, const std::vector<Pick>& picks
         (from == hosts.first ? backward : forward) += b.lost_back;
       }
       claim.tally.bad += bad;
+      // What a blamed link did to the pair, or left in its window, is not the pair's.
+      for (const Route* route : {path.out, path.back}) {
+        for (const LinkId id : route->links) {
+          explained = explained || (bad > 0 && contaminated_.count(fabric_.link_subject(id)) != 0);
+        }
+      }
       ++claim.tally.paths;
       if (bad > 0) ++claim.tally.bad_paths;
     }
     if (claim.tally.bad_seconds() < 5 || claim.tally.bad_paths < 2 || claim.tally.newest_bad_age() > 3) continue;
-    if (hosts.first == hosts.second) continue;
+    if (hosts.first == hosts.second || explained) continue;
     claim.tally.pairs.insert(hosts);
     claim.tally.bad_pairs.insert(hosts);
     const bool swap = backward > 4 * forward;

@@ -116,7 +116,7 @@ class Model {
     const double q_any = 1 - (1 - q_out) * (1 - q_back);
     double sum = 0;
     if (out > 0) sum += o.lost_out * out / q_out + o.lost_unknown * out / q_any;
-    if (back > 0) sum += o.lost_back * back / q_back + o.lost_unknown * (1 - q_out) * back / q_any;
+    if (back > 0) sum += o.lost_back * back / q_back + o.lost_unknown * back / q_any;
     return std::min(sum, o.lost());
   }
 

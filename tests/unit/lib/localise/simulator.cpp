@@ -355,10 +355,10 @@ void Simulator::agent_second(SimHost& host, double at) {
       std::uint16_t forward = path.forward_port;
       std::uint16_t back = path.return_port;
       if (forward == 0) {
+        // Ports in turn, each with an answering port of its own.
         for (unsigned p = 0; p < config_.ports; ++p) {
-          const unsigned turn = port_turn_[host.name + target.to]++;
-          probe_path(host, target, static_cast<std::uint16_t>(base + turn % config_.ports),
-                     static_cast<std::uint16_t>(peer_base + 8000 + turn / config_.ports % config_.ports),
+          probe_path(host, target, static_cast<std::uint16_t>(base + p),
+                     static_cast<std::uint16_t>(peer_base + 8000 + (p * 3 + p / 2) % config_.ports),
                      path.probes_per_s / config_.ports, at);
         }
         continue;

@@ -145,7 +145,6 @@ class Simulator {
   std::map<std::string, model::ProbePlan> plans_;
   std::map<model::PathKey, Sent> sent_;
   std::map<std::string, std::map<std::string, double>> traced_at_;
-  std::map<std::string, unsigned> port_turn_;
   struct Stall {
     double from, to;
   };
