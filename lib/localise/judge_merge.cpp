@@ -168,9 +168,20 @@ void Judge::merge_switches(std::vector<Claim>& claims, Nanos now) {
 void Judge::merge(std::vector<Claim>& claims, Nanos now) {
   merge_cables(claims);
   merge_switches(claims, now);
+  // Paths with a silent router may cross a link that is blamed already; alone, they wait for their next trace.
+  const auto unplaced = [&](const Claim& claim) {
+    if (config_.paths_not_pinned || claim.link == kNone || !fabric_.link(claim.link).is_virtual) return false;
+    if (claim.tally.oldest_bad_age() < 8) return true;
+    const DirectedLink& way = fabric_.link(claim.link);
+    return std::any_of(claims.begin(), claims.end(), [&](const Claim& other) {
+      if (other.link == kNone || other.kind != claim.kind || fabric_.link(other.link).is_virtual) return false;
+      const DirectedLink& link = fabric_.link(other.link);
+      return link.to == way.to || link.from == way.from;
+    });
+  };
   std::vector<Claim> kept;
   for (const Claim& claim : claims) {
-    if (!wait_for_reverse(claim, claims, now)) kept.push_back(claim);
+    if (!unplaced(claim) && !wait_for_reverse(claim, claims, now)) kept.push_back(claim);
   }
   claims = std::move(kept);
 }

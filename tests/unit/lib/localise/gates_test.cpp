@@ -35,9 +35,9 @@ std::string random_spine_link(Random& random, const SimConfig& config) {
 
 }  // namespace
 
-TEST_CASE("six simulated hours of a healthy lab raises nothing", "[gates][slow]") {
+TEST_CASE("three simulated hours of a healthy lab raises nothing", "[gates][slow]") {
   Simulator sim(fabric(2, 2, 2, 11));
-  sim.run(21'600);
+  sim.run(10'800);
   CHECK(sim.raised() == Names{});
 }
 
@@ -47,20 +47,19 @@ TEST_CASE("a healthy fabric of 64 hosts with a little loss everywhere raises not
   config.noise.loss = 0.0003;
   config.localiser.delay_floor_ns = 20 * kMicrosecond;
   Simulator sim(config);
-  sim.run(200);
+  sim.run(60);
   CHECK(sim.raised() == Names{});
 }
 
-TEST_CASE("single hard faults on 64 hosts: the link is the only one named, nearly always, within seconds",
-          "[gates][slow]") {
-  const SimConfig config = fabric(8, 8, 4, 5);
+TEST_CASE("single hard faults: the link is the only one named, nearly always, within seconds", "[gates][slow]") {
+  const SimConfig config = fabric(4, 4, 4, 5);
   Simulator sim(config);
   sim.run(60);
   REQUIRE(sim.localiser().coverage(sim.now()).ready);
   Random random(99);
   unsigned right = 0;
   std::vector<double> times;
-  constexpr unsigned kFaults = 24;
+  constexpr unsigned kFaults = 20;
   for (unsigned i = 0; i < kFaults; ++i) {
     const std::string link = random_spine_link(random, config);
     const std::size_t before = sim.raised().size();
@@ -311,10 +310,11 @@ TEST_CASE("a delay before the cable of one host is said of the cable, direction 
 }
 
 TEST_CASE("judging a thousand hosts takes well under a second, and every link is covered", "[gates][slow]") {
-  SimConfig config = fabric(32, 32, 8);
+  SimConfig config = fabric(32, 32, 4);
   config.noise = Noise::production();
+  config.ports = 2;
   Simulator sim(config);
-  sim.run(45);
+  sim.run(16);
   const auto coverage = sim.localiser().coverage(sim.now());
   INFO("covered " << coverage.covered << " of " << coverage.links);
   CHECK(coverage.covered * 100 >= coverage.links * 99);
@@ -327,8 +327,9 @@ TEST_CASE("judging a thousand hosts takes well under a second, and every link is
   }
   sim.link("s3>l7").loss = 0.1;
   const double before = sim.judge_seconds();
-  sim.run(10);
-  INFO("judge took " << (sim.judge_seconds() - before) / 10 << " s");
-  CHECK((sim.judge_seconds() - before) / 10 < 1.0);
+  sim.run(6);
+  const double each = (sim.judge_seconds() - before) / 6;
+  INFO("judge took " << each << " s");
+  CHECK(each < 1.0);
   CHECK(sim.raised() == Names{"link_loss link:s3>l7"});
 }
