@@ -51,7 +51,7 @@ ExitCode direct_mesh(const MeshOptions& o, Output& output, const Clock& clock) {
     output.out << '\n' << finding_block(f, clock.wall_ns(), output.width, output.paint);
   }
   output.out << std::flush;
-  for (const std::string& note : mesh->notes) output.say("not checked: " + printable(note));
+  for (const std::string& note : mesh->notes) output.say("note: " + printable(note));
   if (code == ExitCode::CannotMeasure) output.say("next: start `weft responder` or weftd on these hosts");
   return code;
 }

@@ -1,6 +1,7 @@
 #include "cli/mesh_direct.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "cli/direct.h"
@@ -13,7 +14,13 @@ namespace weft::cli {
 namespace {
 
 constexpr double kProbesPerPathPerSecond = 10;
+constexpr double kProbesPerSecond = 100;  // in all: a host that is busy sending measures itself
 constexpr double kCeRatio = 0.05;
+// Without its agent nobody says whether a peer was on time. So windows wait for late answers, which tell that nothing
+// was lost and that an end was slow, and verdicts below this confidence are only mentioned.
+constexpr Nanos kWindowWait = 1500 * kMillisecond;
+constexpr Nanos kSlowSpan = 2 * kSecond;
+constexpr double kConfident = 0.6;
 
 struct Peer {
   HostAddress host;
@@ -21,6 +28,243 @@ struct Peer {
   bool answered = false;
   std::string trouble;
   PingStats stats;
+  std::vector<Nanos> slow_at;  // when late answers came
+  std::uint64_t slow_windows = 0;
+};
+
+struct HeldWindow {
+  std::size_t peer = 0;
+  Nanos received = 0;
+  model::PathWindow window;
+};
+
+std::string host_part(const std::string& name) { return name.substr(0, name.find('/')); }
+
+model::Inventory inventory_of(const std::string& host, model::ProbeEndpoint endpoint) {
+  model::Inventory out;
+  out.host = host;
+  out.endpoints.push_back(std::move(endpoint));
+  return out;
+}
+
+// Measures the row and tells the localiser what an aggregator would be told. A peer's answers stand for its agent's
+// contact: here nobody else reports.
+class MeshRun {
+ public:
+  MeshRun(const MeshOptions& options, const Clock& clock)
+      : o_(options), clock_(clock), own_(own_host_name()), tracing_(options.direct.traffic_class, clock) {}
+
+  Result<DirectMesh> run() {
+    if (auto opened = open(); !opened) return opened.error();
+    const Nanos end = clock_.monotonic_ns() + o_.duration_ns + 2 * kSecond + kWindowWait;  // and the last windows
+    Nanos judge_at = clock_.monotonic_ns() + kSecond;
+    while (clock_.monotonic_ns() < end && !stop_asked()) {
+      const Nanos now = clock_.monotonic_ns();
+      look_at_peers(now);
+      take(now);
+      if (now >= judge_at) {
+        judge_at = now + kSecond;
+        judge(now);
+      }
+      sleep_until(clock_, now + 100 * kMillisecond);
+    }
+    take(clock_.monotonic_ns());
+    judge(clock_.monotonic_ns());
+    return report();
+  }
+
+ private:
+  Result<void> open() {
+    auto names = load_names(o_.direct);
+    if (!names) return names.error();
+    std::vector<HostAddress> hosts;
+    for (const std::string& text : o_.hosts) {
+      auto host = resolve_host(text);
+      if (!host) return host.error();
+      hosts.push_back(*host);
+    }
+    const double paths = o_.ports * static_cast<double>(hosts.size());
+    const double rate = std::min(kProbesPerPathPerSecond, kProbesPerSecond / paths);
+    EngineNeeds needs;
+    needs.ports = o_.ports;
+    needs.probes_per_s = rate * paths;
+    auto opened = Direct::open(o_.direct, hosts, needs, clock_);
+    if (!opened) return opened.error();
+    direct_ = std::move(*opened);
+    localiser_ = localise::Localiser::create(localise::LocaliserConfig{}, names->topology());
+    localiser_->on_start(own_, 1, clock_.monotonic_ns());
+    for (const HostAddress& host : hosts) peers_.push_back({host, host.name, false, "", PingStats(), {}, 0});
+    for (std::size_t p = 0; p < direct_->places().size(); ++p) {
+      auto& place = direct_->places()[p];
+      const auto ports = direct_->ports(place, o_.ports);
+      std::vector<model::PlanTarget> plan;
+      for (std::size_t i = 0; i < hosts.size(); ++i) {
+        if (direct_->place_index(i) != p) continue;
+        model::PlanTarget target{place.local.device, hosts[i].name, hosts[i].address, o_.direct.hello_port, {}};
+        for (std::uint16_t port : ports) target.paths.push_back({port, 0, rate});
+        plan.push_back(std::move(target));
+      }
+      place.engine->set_targets(std::move(plan));
+      localiser_->on_inventory(inventory_of(own_, place.engine->endpoint()), clock_.monotonic_ns());
+    }
+    return {};
+  }
+
+  Peer* find(std::size_t place, const std::string& to) {
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      if (direct_->place_index(i) == place && peers_[i].host.name == to) return &peers_[i];
+    }
+    return nullptr;
+  }
+
+  void look_at_peers(Nanos now) {
+    localiser_->on_contact(own_, now);
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      Peer& peer = peers_[i];
+      const auto status = peer_status(*direct_->place_of(i).engine, peer.host.name);
+      if (!status) continue;
+      if (status->state != probes::PeerState::Ready) {
+        if (!peer.answered) peer.trouble = status->reason;
+        continue;
+      }
+      if (!peer.answered && !status->answered_as.empty()) {
+        peer.name = status->answered_as;
+        model::ProbeEndpoint endpoint;
+        endpoint.device = peer.name.substr(std::min(peer.name.size(), peer.name.find('/') + 1));
+        endpoint.transport = status->transport;
+        endpoint.address = status->address.empty() ? peer.host.address : status->address;
+        endpoint.hello_port = o_.direct.hello_port;
+        endpoint.responder_epoch = status->responder_epoch;
+        endpoint.responder_ports = status->return_ports;
+        localiser_->on_start(host_part(peer.name), 1, now);
+        localiser_->on_inventory(inventory_of(host_part(peer.name), std::move(endpoint)), now);
+      }
+      peer.answered = true;
+    }
+  }
+
+  void take(Nanos now) {
+    while (auto placed = direct_->outcomes().try_pop()) {
+      Peer* peer = find(placed->place, placed->outcome.key.to);
+      if (peer == nullptr) continue;
+      peer->stats.add(placed->outcome);
+      if (placed->outcome.result == probes::ProbeResult::Late && peer->slow_at.size() < 10'000) {
+        peer->slow_at.push_back(now);
+      }
+      if (placed->outcome.result == probes::ProbeResult::Ok) localiser_->on_contact(host_part(peer->name), now);
+      tracing_.see(peer->host, direct_->places()[placed->place], placed->outcome);
+    }
+    for (model::PathTrace trace : tracing_.take()) {
+      for (const Peer& peer : peers_) {
+        if (peer.host.name == trace.to) trace.to = peer.name;
+      }
+      localiser_->on_trace(trace, now);
+    }
+    for (std::size_t p = 0; p < direct_->places().size(); ++p) {
+      for (model::PathWindow window : direct_->places()[p].engine->take_windows()) {
+        Peer* peer = find(p, window.key.to);
+        if (peer == nullptr) continue;
+        peer->stats.add(window);
+        window.key.to = peer->name;
+        held_.push_back({static_cast<std::size_t>(peer - peers_.data()), now, std::move(window)});
+      }
+    }
+    while (!held_.empty() && held_.front().received + kWindowWait <= now) {
+      const HeldWindow& held = held_.front();
+      Peer& peer = peers_[held.peer];
+      const bool slow = std::any_of(peer.slow_at.begin(), peer.slow_at.end(), [&](Nanos at) {
+        return at > held.received - kSlowSpan && at <= held.received + kWindowWait;
+      });
+      if (slow) {
+        ++peer.slow_windows;
+      } else {
+        localiser_->on_window(held.window, held.received);
+      }
+      held_.pop_front();
+    }
+  }
+
+  void judge(Nanos now) {
+    verdicts_.clear();
+    for (const auto& verdict : localiser_->judge(now)) {
+      const model::Finding& f = verdict.finding;
+      // Silence of an agent means something to an aggregator only.
+      if (f.kind == model::FindingKind::HostSilent) continue;
+      model::Finding& best = best_[std::string(model::finding_info(f.kind).name) + ' ' + f.subject];
+      if (best.subject.empty() || f.confidence >= best.confidence) best = f;
+      verdicts_.push_back(best);
+    }
+    const auto plans = localiser_->plan(now);
+    const auto mine = plans.find(own_);
+    if (mine == plans.end()) return;
+    for (const Peer& peer : peers_) {
+      std::map<std::uint16_t, double> wanted;
+      for (const model::PlanTrace& t : mine->second.traces) {
+        if (t.to == peer.name) wanted[t.source_port] = t.probes_per_hop_per_s;
+      }
+      tracing_.suspect(peer.host.name, wanted);
+    }
+  }
+
+  DirectMesh report() {
+    DirectMesh out;
+    for (const auto& place : direct_->places()) out.local += (out.local.empty() ? "" : "; ") + place.label;
+    std::uint64_t skipped = 0, sent = 0;
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      const Peer& peer = peers_[i];
+      const PingSummary s = peer.stats.summary();
+      localise::MeshCell cell;
+      cell.from = own_ + '/' + direct_->place_of(i).local.device;
+      cell.to = peer.name;
+      cell.sent = s.sent;
+      cell.lost = s.lost;
+      cell.ce = s.forward.ce + s.back.ce;
+      cell.ecn_capable = s.forward.ecn_capable + s.back.ecn_capable;
+      cell.rtt_median_ns = s.rtt.at(0.5);
+      cell.rtt_p90_ns = s.rtt.at(0.9);
+      cell.paths = static_cast<unsigned>(by_forward_port(s.ports).size());
+      cell.state = cell_state(cell, peer.answered);
+      sent += s.sent;
+      skipped += s.overslept + s.local_error;
+      if (!peer.answered) {
+        out.notes.push_back(peer.host.name + ": no answer to the hello" +
+                            (peer.trouble.empty() ? "" : ": " + peer.trouble));
+      }
+      out.cells.push_back(std::move(cell));
+    }
+    for (model::Finding& f : verdicts_) {
+      if (f.confidence >= kConfident) {
+        f.not_checked.push_back("whether the other hosts were on time: that needs weftd on them");
+        out.findings.push_back(std::move(f));
+      } else {
+        out.notes.push_back("weak evidence for " + std::string(model::finding_info(f.kind).name) + ' ' + f.subject +
+                            ", not enough to name it: measure longer (--for), or more hosts");
+      }
+    }
+    for (const Peer& peer : peers_) {
+      if (peer.slow_windows == 0) continue;
+      out.notes.push_back(peer.name + ": " + count_of(peer.slow_at.size(), "answer") +
+                          " came after the timeout, so an end was slow; those seconds were not judged");
+    }
+    if (skipped * 10 > sent) {
+      out.notes.push_back(count_of(skipped, "probe") + " skipped, as this host was late itself or could not send: " +
+                          "it is too busy to measure well");
+    }
+    if (!tracing_.note().empty()) out.notes.push_back(tracing_.note());
+    out.notes.push_back("seen from this host alone: links that only other hosts use are not judged");
+    return out;
+  }
+
+  const MeshOptions& o_;
+  const Clock& clock_;
+  const std::string own_;
+  PathTracing tracing_;
+  std::unique_ptr<Direct> direct_;
+  std::unique_ptr<localise::Localiser> localiser_;
+  std::vector<Peer> peers_;
+  std::deque<HeldWindow> held_;
+  std::vector<model::Finding> verdicts_;
+  std::map<std::string, model::Finding> best_;  // by kind and subject: when the evidence was best
 };
 
 }  // namespace
@@ -33,112 +277,8 @@ std::string cell_state(const localise::MeshCell& c, bool answered) {
   return "ok";
 }
 
-Result<DirectMesh> measure_mesh(const MeshOptions& o, const Clock& clock) {
-  auto names = load_names(o.direct);
-  if (!names) return names.error();
-  std::vector<HostAddress> hosts;
-  for (const std::string& text : o.hosts) {
-    auto host = resolve_host(text);
-    if (!host) return host.error();
-    hosts.push_back(*host);
-  }
-  EngineNeeds needs;
-  needs.ports = o.ports;
-  needs.probes_per_s = kProbesPerPathPerSecond * o.ports * static_cast<double>(hosts.size());
-  auto opened = Direct::open(o.direct, hosts, needs, clock);
-  if (!opened) return opened.error();
-  Direct& direct = **opened;
-
-  std::vector<Peer> peers;
-  for (const HostAddress& host : hosts) peers.push_back({host, host.name, false, "", PingStats()});
-  for (std::size_t p = 0; p < direct.places().size(); ++p) {
-    auto& place = direct.places()[p];
-    const auto ports = direct.ports(place, o.ports);
-    std::vector<model::PlanTarget> plan;
-    for (std::size_t i = 0; i < hosts.size(); ++i) {
-      if (direct.place_index(i) != p) continue;
-      model::PlanTarget target{place.local.device, hosts[i].name, hosts[i].address, o.direct.hello_port, {}};
-      for (std::uint16_t port : ports) target.paths.push_back({port, 0, kProbesPerPathPerSecond});
-      plan.push_back(std::move(target));
-    }
-    place.engine->set_targets(std::move(plan));
-  }
-
-  auto localiser = localise::Localiser::create(localise::LocaliserConfig{}, names->topology());
-  const std::string own = own_host_name();
-  PathTracing tracing(o.direct.traffic_class, clock);
-  const auto find = [&](std::size_t place, const std::string& to) -> Peer* {
-    for (std::size_t i = 0; i < peers.size(); ++i) {
-      if (direct.place_index(i) == place && peers[i].host.name == to) return &peers[i];
-    }
-    return nullptr;
-  };
-  localiser->on_start(own, 1, clock.monotonic_ns());
-  std::vector<model::Finding> verdicts;
-  const Nanos until = clock.monotonic_ns() + o.duration_ns + 2 * kSecond;  // and the last windows
-  while (clock.monotonic_ns() < until && !stop_asked()) {
-    const Nanos now = clock.monotonic_ns();
-    localiser->on_contact(own, now);
-    for (std::size_t i = 0; i < peers.size(); ++i) {
-      const auto status = peer_status(*direct.place_of(i).engine, peers[i].host.name);
-      if (!status) continue;
-      if (status->state == probes::PeerState::Ready) peers[i].answered = true;
-      if (!status->answered_as.empty()) peers[i].name = status->answered_as;
-      if (!peers[i].answered) peers[i].trouble = status->reason;
-    }
-    while (auto placed = direct.outcomes().try_pop()) {
-      Peer* peer = find(placed->place, placed->outcome.key.to);
-      if (peer == nullptr) continue;
-      peer->stats.add(placed->outcome);
-      tracing.see(peer->host, direct.places()[placed->place], placed->outcome);
-    }
-    for (model::PathTrace trace : tracing.traces()) {
-      for (const Peer& peer : peers) {
-        if (peer.host.name == trace.to) trace.to = peer.name;
-      }
-      localiser->on_trace(trace, now);
-    }
-    for (std::size_t p = 0; p < direct.places().size(); ++p) {
-      for (model::PathWindow window : direct.places()[p].engine->take_windows()) {
-        Peer* peer = find(p, window.key.to);
-        if (peer == nullptr) continue;
-        peer->stats.add(window);
-        window.key.to = peer->name;
-        localiser->on_window(window, now);
-      }
-    }
-    sleep_until(clock, now + 200 * kMillisecond);
-  }
-
-  DirectMesh out;
-  for (const auto& place : direct.places()) out.local += (out.local.empty() ? "" : "; ") + place.label;
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    const Peer& peer = peers[i];
-    const PingSummary s = peer.stats.summary();
-    localise::MeshCell cell;
-    cell.from = own + '/' + direct.place_of(i).local.device;
-    cell.to = peer.name;
-    cell.sent = s.sent;
-    cell.lost = s.lost;
-    cell.ce = s.forward.ce + s.back.ce;
-    cell.ecn_capable = s.forward.ecn_capable + s.back.ecn_capable;
-    cell.rtt_median_ns = s.rtt.at(0.5);
-    cell.rtt_p90_ns = s.rtt.at(0.9);
-    cell.paths = static_cast<unsigned>(s.ports.size());
-    cell.state = cell_state(cell, peer.answered);
-    if (!peer.answered) {
-      out.notes.push_back(peer.host.name + ": no answer to the hello" +
-                          (peer.trouble.empty() ? "" : ": " + peer.trouble));
-    }
-    out.cells.push_back(std::move(cell));
-  }
-  for (const auto& verdict : localiser->judge(clock.monotonic_ns())) {
-    // Silence of an agent means something to an aggregator only: here no other host reports.
-    if (verdict.finding.kind != model::FindingKind::HostSilent) out.findings.push_back(verdict.finding);
-  }
-  if (!tracing.note().empty()) out.notes.push_back(tracing.note());
-  out.notes.push_back("seen from this host alone: links that other hosts use are not judged");
-  return out;
+Result<DirectMesh> measure_mesh(const MeshOptions& options, const Clock& clock) {
+  return MeshRun(options, clock).run();
 }
 
 }  // namespace weft::cli

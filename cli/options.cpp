@@ -155,7 +155,7 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
   sub->add_option("HOST", mesh.hosts, "only these hosts; with --direct the hosts to measure")->expected(0, 64);
   sub->add_flag("--direct", mesh.is_direct, "measure from this host now, and localise what is seen");
   sub->add_option("--ports", mesh.ports, "with --direct: paths to each host")->check(CLI::Range(1, 64))->type_name("N");
-  duration(sub, "--for", mesh.duration_ns, "with --direct: measure this long; default 5s");
+  duration(sub, "--for", mesh.duration_ns, "with --direct: measure this long; default 12s, what naming a link needs");
   add_aggregator(sub, mesh.aggregator);
   add_direct(sub, mesh.direct);
 

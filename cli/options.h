@@ -62,7 +62,7 @@ struct MeshOptions {
   bool is_direct = false;
   std::vector<std::string> hosts;
   unsigned ports = 8;
-  Nanos duration_ns = 5 * kSecond;
+  Nanos duration_ns = 12 * kSecond;  // links that share all their paths take the localiser some seconds
 };
 
 struct FindingsOptions {

@@ -37,10 +37,24 @@ PathTracing::PathTracing(std::uint8_t traffic_class, const Clock& clock) : traff
 
 void PathTracing::see(const HostAddress& host, const Direct::Place& place, const probes::ProbeOutcome& outcome) {
   // Only an answered probe tells the hop count, without which the trace would walk into the host.
-  if (!tracer_ || !outcome.forward_hop_limit || known_.size() >= kMaxTraces) return;
-  if (!known_.emplace(host.name, outcome.key.forward_port).second) return;
-  if (auto added = tracer_->add(request_for(host, place, outcome, traffic_class_)); !added) {
+  if (!tracer_ || !outcome.forward_hop_limit || requests_.size() >= kMaxTraces) return;
+  const auto [it, fresh] = requests_.try_emplace({host.name, outcome.key.forward_port});
+  if (!fresh) return;
+  it->second = request_for(host, place, outcome, traffic_class_);
+  if (auto added = tracer_->add(it->second); !added) {
     note_ = "paths not traced: " + added.error().message();
+  }
+}
+
+void PathTracing::suspect(const std::string& host, const std::map<std::uint16_t, double>& probes_per_hop_per_s) {
+  if (!tracer_) return;
+  for (auto& [key, request] : requests_) {
+    if (key.first != host) continue;
+    const auto wanted = probes_per_hop_per_s.find(key.second);
+    const double rate = wanted == probes_per_hop_per_s.end() ? 0 : wanted->second;
+    if (request.probes_per_hop_per_s == rate) continue;
+    request.probes_per_hop_per_s = rate;
+    if (auto changed = tracer_->add(request); !changed) note_ = "paths not traced: " + changed.error().message();
   }
 }
 
@@ -50,17 +64,15 @@ bool PathTracing::finished() const {
   return std::all_of(views.begin(), views.end(), [](const auto& v) { return v.finished; });
 }
 
-std::vector<model::PathTrace> PathTracing::traces() const {
-  std::vector<model::PathTrace> out;
-  if (!tracer_) return out;
-  for (const auto& view : tracer_->views()) out.push_back(view.trace);
-  return out;
+std::vector<model::PathTrace> PathTracing::take() {
+  return tracer_ ? tracer_->take_traces() : std::vector<model::PathTrace>();
 }
 
 std::map<std::uint16_t, std::string> PathTracing::paths(const std::string& host, const RouteNames& names) const {
   std::map<std::uint16_t, std::string> out;
-  for (const model::PathTrace& trace : traces()) {
-    if (trace.to == host) out[trace.source_port] = names.path(trace);
+  if (!tracer_) return out;
+  for (const auto& view : tracer_->views()) {
+    if (view.trace.to == host) out[view.trace.source_port] = names.path(view.trace);
   }
   return out;
 }

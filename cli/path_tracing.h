@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cli/direct.h"
@@ -22,10 +21,14 @@ class PathTracing {
   PathTracing(std::uint8_t traffic_class, const Clock& clock);
 
   void see(const HostAddress& host, const Direct::Place& place, const probes::ProbeOutcome& outcome);
+  // From now on the routers on the way to the host by these ports are asked and counted this often each; ports not
+  // named no longer are.
+  void suspect(const std::string& host, const std::map<std::uint16_t, double>& probes_per_hop_per_s);
   bool finished() const;
   // Source port -> the way there in words.
   std::map<std::uint16_t, std::string> paths(const std::string& host, const RouteNames& names) const;
-  std::vector<model::PathTrace> traces() const;
+  // What changed or was counted since the last call; PathTrace.to is the host as asked.
+  std::vector<model::PathTrace> take();
   const std::string& note() const { return note_; }
 
  private:
@@ -33,7 +36,8 @@ class PathTracing {
   std::uint8_t traffic_class_;
   std::unique_ptr<probes::Tracer> tracer_;
   std::string note_;
-  std::set<std::pair<std::string, std::uint16_t>> known_;  // one return port is enough for the way there over RDMA
+  // By host and source port: one return port is enough for the way there over RDMA.
+  std::map<std::pair<std::string, std::uint16_t>, probes::TraceRequest> requests_;
 };
 
 // The trace request that follows the probes of an outcome. Over UDP the destination port is the responder's own, which
