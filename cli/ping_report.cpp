@@ -81,7 +81,7 @@ std::string outcome_line(const std::string& host, const probes::ProbeOutcome& o,
       line += "answered, but without times";
       break;
     case ProbeResult::Late:
-      line += paint(Style::Warn, "answered late, counted as lost");
+      line += paint(Style::Warn, "answered after the timeout: slow, not lost");
       break;
     case ProbeResult::Overslept:
       line += paint(Style::Dim, "not counted: this host was late itself");
@@ -114,7 +114,7 @@ std::string ping_report(const HostReport& r, const Paint& paint) {
   } else {
     out += "  " + paint(s.lossy() ? Style::Bad : Style::Good, loss_text(s)) + '\n';
   }
-  const std::pair<const char*, std::uint64_t> apart[] = {{"late", s.late},
+  const std::pair<const char*, std::uint64_t> apart[] = {{"answered after the timeout, so slow but not lost", s.late},
                                                          {"duplicate", s.duplicate},
                                                          {"not sent", s.local_error},
                                                          {"skipped, this host was late itself", s.overslept},
@@ -235,7 +235,7 @@ nlohmann::json ping_json(const HostReport& r) {
 
 ExitCode ping_exit(const HostReport& r) {
   if (!r.answered || r.summary.sent == 0) return ExitCode::CannotMeasure;
-  return r.summary.lossy() || r.summary.marked() ? ExitCode::Findings : ExitCode::Healthy;
+  return r.summary.lossy() || r.summary.marked() || r.summary.late > 0 ? ExitCode::Findings : ExitCode::Healthy;
 }
 
 std::string ping_hint(const HostReport& r) {
@@ -243,7 +243,9 @@ std::string ping_hint(const HostReport& r) {
     return "is `weft responder` or weftd running on " + r.host +
            ", with the same --key-file and --hello-port, and is UDP let through?";
   }
-  if (!r.summary.lossy() && !r.summary.marked()) return "";
+  if (!r.summary.lossy() && !r.summary.marked()) {
+    return r.summary.late > 0 ? "slow answers: compare the three delays above, and try a longer --timeout" : "";
+  }
   if (by_forward_port(r.summary.ports).size() == 1)
     return "compare paths: weft ping -c 200 -i 20ms --ports 8 " + r.host;
   return "which link: weft mesh --direct --ports 16 " + r.host + "   (more hosts tell more)";

@@ -108,8 +108,16 @@ bool PingStats::add(const probes::ProbeOutcome& o) {
   using probes::ProbeResult;
   if (limit_ > 0 && o.sequence > limit_) return false;
   // Late and duplicate come after the probe's end was already told.
-  if (o.result == ProbeResult::Late || o.result == ProbeResult::Duplicate) {
-    ++(o.result == ProbeResult::Late ? total_.late : total_.duplicate);
+  if (o.result == ProbeResult::Duplicate) {
+    ++total_.duplicate;
+    return true;
+  }
+  if (o.result == ProbeResult::Late) {
+    const auto port = by_ports_.find({o.key.forward_port, o.key.return_port});
+    if (port == by_ports_.end() || port->second.lost == 0) return true;
+    --port->second.lost;
+    --total_.lost;
+    ++total_.late;
     return true;
   }
   ++decided_;

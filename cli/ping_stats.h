@@ -45,7 +45,8 @@ struct PortSummary {
 };
 
 struct PingSummary {
-  // sent = acked + lost. Probes that accuse nobody (own host late, not sent) are apart.
+  // sent = acked + lost + late: an answer after the timeout is slow, not lost. Probes that accuse nobody (own host
+  // late, not sent) are apart.
   std::uint64_t sent = 0, acked = 0, lost = 0, lost_unknown = 0;
   DirectionSummary forward, back;
   Quantiles rtt, prober_delay, responder_delay;

@@ -73,19 +73,28 @@ TEST_CASE("quantiles of very many samples stay bounded and near the truth", "[cl
   CHECK(std::abs(*q.at(0.5) - 150'000) < 5'000);
 }
 
-TEST_CASE("lost probes count once, also when a late answer comes", "[cli]") {
+TEST_CASE("an answer after the timeout is late, not lost, and no path is blamed for it", "[cli]") {
   PingStats stats;
   stats.add(ok(1, 1000));
   stats.add(ended(2, ProbeResult::Timeout));
+  stats.add(ended(3, ProbeResult::Timeout));
   stats.add(ended(2, ProbeResult::Late));
   stats.add(ended(1, ProbeResult::Duplicate));
   const auto s = stats.summary();
-  CHECK(s.sent == 2);
+  CHECK(s.sent == 3);
   CHECK(s.lost == 1);
   CHECK(s.acked == 1);
   CHECK(s.late == 1);
   CHECK(s.duplicate == 1);
   CHECK(s.lost_unknown == 1);
+  CHECK(s.ports.front().lost == 1);
+  PingStats slow;
+  slow.add(ended(1, ProbeResult::Timeout));
+  slow.add(ended(1, ProbeResult::Late));
+  CHECK(slow.summary().lost == 0);
+  CHECK(ping_exit(report_of(slow)) == ExitCode::Findings);
+  CHECK(ping_json(report_of(slow))["late"] == 1);
+  CHECK_THAT(ping_report(report_of(slow), Paint(false)), ContainsSubstring("also: 1 answered after the timeout"));
 }
 
 TEST_CASE("what the own host did wrong is no loss", "[cli]") {
