@@ -61,6 +61,11 @@ std::string duration(double ns) {
   return number(ns / 1e3, 1) + " us";
 }
 
+void say_unchecked(Claim& claim, const std::string& sentence) {
+  auto& all = claim.not_checked;
+  if (std::find(all.begin(), all.end(), sentence) == all.end()) all.push_back(sentence);
+}
+
 double confidence(const Claim& claim) {
   const double weight = 1 - std::exp(-std::max(0.0, claim.pick.gain) / 10);
   const double apart = 0.5 + 0.5 * (1 - std::exp(-std::max(0.0, claim.pick.margin) / 5));

@@ -6,6 +6,7 @@
 // hosts share the evidence, else 1.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct Claim {
   std::string note;  // ends the summary
 };
 
+// Adds the sentence, once.
+void say_unchecked(Claim& claim, const std::string& sentence);
 double confidence(const Claim& claim);
 model::Finding to_finding(const Claim& claim, const Fabric& fabric, const std::string& clean_sibling);
 // "19.6 %"

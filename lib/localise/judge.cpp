@@ -16,9 +16,6 @@ constexpr Nanos kActiveFor = 6 * kSecond;
 // A dead host port may yet turn out a gone device, a downed port or a silent host: their word comes within this time.
 // And a dead switch shows in all its links by then.
 constexpr int kDownPatience_s = 3;
-// Links that only hop counts can tell apart are waited for this long before the claim is lowered.
-constexpr Nanos kRivalPatience = 8 * kSecond;
-constexpr double kHopMargin = 3;
 constexpr double kStaleLosses = 7;  // so many losses missing that the trouble is over
 
 // Which questions have anything bad in their evidence: a healthy fabric is judged in one pass.
@@ -40,20 +37,6 @@ std::array<bool, 5> anything_bad(const Evidence& evidence) {
     for (const LongBucket& b : path.past) loss += static_cast<std::uint64_t>(b.lost_unknown) + b.lost_out + b.lost_back;
   }
   return {loss > 0, siblings, past, ce > 0, bleached > 0};
-}
-
-Trouble trouble_of(Question question) {
-  switch (question) {
-    case Question::LateToSiblings:
-    case Question::LateToPast:
-      return Trouble::Delay;
-    case Question::Ce:
-    case Question::Bleached:
-      return Trouble::Ce;
-    case Question::Loss:
-      break;
-  }
-  return Trouble::Loss;
 }
 
 }  // namespace
@@ -277,97 +260,6 @@ bool Judge::accept(Claim& claim, const Window& window, Nanos now) {
   return false;
 }
 
-bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
-  const std::string own = fabric_.link_subject(claim.link);
-  std::vector<LinkId> links{claim.link};
-  bool pair_rival = false;
-  for (const ElementId rival : claim.pick.rivals) {
-    if (ballot.is_link(rival)) {
-      links.push_back(rival);
-    } else {
-      pair_rival = true;
-    }
-  }
-  const auto reverse = fabric_.reverse(claim.link);
-  const bool host_end = fabric_.link(claim.link).host_end != kNone;
-  claim.set = links;
-  claim.zone.insert(links.begin(), links.end());
-  claim.subject = own;
-  for (const LinkId id : links) {
-    const auto stands =
-        wording_.find(std::string(model::finding_info(claim.kind).name) + " " + fabric_.link_subject(id));
-    if (stands == wording_.end() || now - stands->second.last > kActiveFor) continue;
-    claim.shape = stands->second.shape;
-    claim.link = stands->second.link;
-    claim.subject = stands->second.subject;
-    return true;
-  }
-
-  // Both ways of one cable, and nothing else: the cable.
-  const bool cable_only = links.size() > 1 && std::all_of(links.begin(), links.end(), [&](LinkId id) {
-                            return id == claim.link || (reverse && id == *reverse);
-                          });
-  if (cable_only) {
-    claim.shape = Claim::Shape::Undirected;
-    claim.subject = fabric_.undirected_subject(claim.link);
-    claim.pick.margin = std::max(claim.pick.margin, 5.0);
-    claim.not_checked.push_back("Direction: every probe that crosses the cable one way comes back over it.");
-    if (claim.kind == model::FindingKind::LinkLoss && host_end) {
-      claim.shape = Claim::Shape::Rnic;
-    } else if (claim.kind == model::FindingKind::LinkLoss) {
-      claim.factor = 0.7;
-    }
-    return true;
-  }
-  if (links.size() == 1 && !pair_rival) {
-    waiting_.erase(own);
-    return true;
-  }
-
-  if (links.size() > 1) {
-    wanted_traces_.insert(links.begin(), links.end());
-    const auto verdict = hops_.separate(fabric_, links, trouble_of(claim.question), claim.pick.ratio,
-                                        claim.tally.excess_median_ns(), claim.since - 2 * kSecond);
-    if (verdict && verdict->margin_nats >= kHopMargin) {
-      claim.link = verdict->link;
-      claim.set = {verdict->link};
-      claim.subject = fabric_.link_subject(verdict->link);
-      claim.pick.margin = verdict->margin_nats;
-      claim.note = "told from links it shares all paths with by " + std::to_string(static_cast<int>(verdict->tries)) +
-                   " probes that end at the routers between";
-      waiting_.erase(own);
-      return true;
-    }
-  }
-  Nanos& since = waiting_.emplace(own, now).first->second;
-  if (now - since < kRivalPatience) return false;
-
-  claim.factor = 0.7;
-  std::string names;
-  for (const LinkId id : links) names += (names.empty() ? "" : ", ") + fabric_.link_label(id);
-  if (claim.tally.pairs.size() == 1) {
-    const auto& hosts = *claim.tally.pairs.begin();
-    claim.shape = Claim::Shape::Pair;
-    claim.subject = model::pair_subject(hosts.first, hosts.second);
-    claim.not_checked.push_back("Which of " + names + " it is: only one host pair crosses them, always together.");
-    return true;
-  }
-  // The switch that all suspects touch.
-  std::set<NodeId> shared{fabric_.link(links.front()).from, fabric_.link(links.front()).to};
-  for (const LinkId id : links) {
-    std::erase_if(shared, [&](NodeId node) { return node != fabric_.link(id).from && node != fabric_.link(id).to; });
-  }
-  std::erase_if(shared, [&](NodeId node) { return fabric_.is_endpoint(node); });
-  claim.not_checked.push_back("Which of " + names +
-                              " it is: every probed path crosses them together, and no probe that ends at a router "
-                              "between them told them apart.");
-  if (shared.size() == 1 && links.size() > 1) {
-    claim.shape = Claim::Shape::Switch;
-    claim.subject = model::switch_subject(fabric_.node_label(*shared.begin()));
-  }
-  return true;
-}
-
 std::vector<Claim> Judge::ask(Question question, const Window& window, Nanos now) {
   std::vector<Claim> claims;
   const Ballot ballot = make_ballot(evidence_, fabric_, question, now, window.seconds, window.long_memory);
@@ -438,11 +330,11 @@ std::vector<Claim> Judge::ask(Question question, const Window& window, Nanos now
     if (!accept(claim, window, now) || !name(claim, ballot, now)) continue;
     if (fabric_.link(claim.link).is_virtual) {
       claim.factor = 0.7;
-      claim.not_checked.push_back("Which link it is: the way between " + fabric_.from_label(claim.link) + " and " +
-                                  fabric_.to_label(claim.link) + " is not known.");
+      say_unchecked(claim, "Which link it is: the way between " + fabric_.from_label(claim.link) + " and " +
+                               fabric_.to_label(claim.link) + " is not known.");
     }
     if (fabric_.link(claim.link).host_end != kNone) {
-      claim.not_checked.push_back("The host's RDMA device and its cable cannot be told apart by probes alone.");
+      say_unchecked(claim, "The host's RDMA device and its cable cannot be told apart by probes alone.");
     }
     std::set<std::string> hosts;
     for (const auto& [a, b] : claim.tally.pairs) {
@@ -569,8 +461,9 @@ std::vector<Verdict> Judge::judge(Nanos now) {
       for (const LinkId id : claim.set) {
         const std::string link = fabric_.link_subject(id);
         remember(claim.kind, link, claim.since, now);
-        wording_[std::string(model::finding_info(claim.kind).name) + " " + link] = {claim.shape, claim.link,
-                                                                                    claim.subject, now};
+        wording_[std::string(model::finding_info(claim.kind).name) + " " + link] = {
+            claim.shape,       claim.link,   claim.subject,     now,
+            claim.pick.margin, claim.factor, claim.not_checked, claim.note};
       }
       out.push_back({to_finding(claim, fabric_, clean_sibling(claim, now))});
     }

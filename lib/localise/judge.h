@@ -46,6 +46,9 @@ class Judge {
     LinkId link;
     std::string subject;
     Nanos last;
+    double margin, factor;  // of what told it from its rivals
+    std::vector<std::string> not_checked;
+    std::string note;
   };
 
   void judge_hosts(Nanos now, std::vector<Verdict>& out);

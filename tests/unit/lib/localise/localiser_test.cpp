@@ -1,0 +1,259 @@
+// Bad input, the plan and the names: what a Localiser does with what agents say.
+#include "lib/localise/localiser.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tests/unit/catch.h"
+#include "tests/unit/lib/localise/simulator.h"
+
+using namespace weft;
+using namespace weft::test;
+using localise::Localiser;
+using localise::LocaliserConfig;
+using localise::Topology;
+
+namespace {
+
+constexpr Nanos kT = 1'000 * kSecond;
+
+model::PathWindow window(std::uint32_t sent, std::uint32_t acked, std::uint32_t lost) {
+  model::PathWindow w;
+  w.key = {"h1/rxe0", "h3/rxe0", 50'000, 50'001};
+  w.sent = sent;
+  w.acked = acked;
+  w.lost_unknown = lost;
+  return w;
+}
+
+model::PathTrace trace(std::vector<std::string> addresses) {
+  model::PathTrace t;
+  t.from = "h1/rxe0";
+  t.to = "h3/rxe0";
+  t.source_port = 50'000;
+  std::uint8_t ttl = 1;
+  for (std::string& address : addresses) {
+    model::TraceHop hop;
+    hop.ttl = ttl++;
+    hop.address = std::move(address);
+    t.hops.push_back(hop);
+  }
+  t.complete = true;
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("windows that contradict themselves are refused and counted, negative and endless times are no times",
+          "[localiser]") {
+  const auto localiser = Localiser::create({}, {});
+  localiser->on_window(window(3, 2, 2), kT);
+  CHECK(localiser->dropped() == 1);
+  localiser->on_window(window(4'000'000'000U, 4'000'000'000U, 0), kT);
+  CHECK(localiser->dropped() == 2);
+  model::PathWindow bad_name = window(1, 1, 0);
+  bad_name.key.from = "h1\n/rxe0";
+  localiser->on_window(bad_name, kT);
+  bad_name.key.from = "h1";
+  localiser->on_window(bad_name, kT);
+  CHECK(localiser->dropped() == 4);
+  model::PathWindow odd = window(3, 3, 0);
+  odd.rtt_median_ns = -5 * kSecond;
+  odd.forward.ecn_capable = 2;
+  odd.forward.ce = 9;
+  localiser->on_window(odd, kT);
+  const auto paths = localiser->paths(kT);
+  REQUIRE(paths.size() == 1);
+  CHECK(paths[0].sent == 3);
+  CHECK_FALSE(paths[0].rtt_median_ns.has_value());
+  CHECK(paths[0].ce_forward == 0);
+}
+
+TEST_CASE("traces with loops, wrong hop numbers or bad addresses are refused", "[localiser]") {
+  const auto localiser = Localiser::create({}, {});
+  localiser->on_trace(trace({"10.0.0.1", "10.0.0.2", "10.0.0.1"}), kT);
+  model::PathTrace zero = trace({"10.0.0.1"});
+  zero.hops[0].ttl = 0;
+  localiser->on_trace(zero, kT);
+  localiser->on_trace(trace({"10.0.0.1 or so"}), kT);
+  localiser->on_trace(trace(std::vector<std::string>(40, "")), kT);
+  CHECK(localiser->dropped() == 4);
+  localiser->on_trace(trace({"10.0.0.1", "", "10.0.0.3"}), kT);
+  CHECK(localiser->dropped() == 4);
+}
+
+TEST_CASE("rpingmesh PR 28 stale rows: windows to queue pairs of an old epoch say nothing", "[localiser]") {
+  Simulator sim({});
+  sim.run(40);
+  model::PathWindow stale = window(50, 0, 50);
+  stale.responder_epoch = 777;
+  for (int i = 0; i < 20; ++i) {
+    for (const char* from : {"h1/rxe0", "h2/rxe0", "h4/rxe0"}) {
+      for (const std::uint16_t port : {50'000, 50'001}) {
+        stale.key.from = from;
+        stale.key.forward_port = port;
+        sim.localiser().on_window(stale, sim.now());
+      }
+    }
+    sim.step();
+  }
+  CHECK(sim.raised().empty());
+  for (const auto& cell : sim.localiser().mesh(sim.now())) CHECK(cell.state == "ok");
+}
+
+TEST_CASE("cloudprober 668 late answers: a probe answered after its timeout is late, not lost", "[localiser]") {
+  Simulator sim({});
+  sim.run(40);
+  model::PathWindow late = window(30, 20, 10);
+  late.late = 10;
+  for (int i = 0; i < 20; ++i) {
+    for (const char* from : {"h1/rxe0", "h2/rxe0", "h4/rxe0"}) {
+      late.key.from = from;
+      for (const std::uint16_t port : {50'000, 50'001}) {
+        late.key.forward_port = port;
+        sim.localiser().on_window(late, sim.now());
+      }
+    }
+    sim.step();
+  }
+  CHECK(sim.raised().empty());
+}
+
+TEST_CASE("rpingmesh PR 44: no probes is unknown, not zero percent", "[localiser]") {
+  const auto localiser = Localiser::create({}, {});
+  localiser->on_contact("h1", kT);
+  localiser->on_contact("h3", kT);
+  localiser->on_window(window(0, 0, 0), kT);
+  REQUIRE(localiser->mesh(kT).size() == 1);
+  CHECK(localiser->mesh(kT)[0].state == "unknown");
+  CHECK_FALSE(localiser->coverage(kT).ready);
+}
+
+TEST_CASE("one aggregator that did not judge for a while accuses no host of silence", "[localiser]") {
+  Simulator sim({});
+  sim.run(40);
+  CHECK(sim.localiser().judge(sim.now() + 30 * kSecond).empty());
+}
+
+TEST_CASE("the plan of a small fabric is a full mesh within the budget, and stands still", "[localiser]") {
+  Simulator sim({});
+  sim.run(60);
+  const auto before = sim.plans();
+  REQUIRE(before.size() == 4);
+  for (const auto& [host, plan] : before) {
+    CHECK(plan.targets.size() == 3);
+    double total = 0;
+    for (const auto& target : plan.targets) {
+      std::set<std::uint16_t> ports;
+      for (const auto& path : target.paths) {
+        CHECK(path.forward_port != 0);
+        CHECK(path.return_port != 0);
+        ports.insert(path.forward_port);
+        total += path.probes_per_s;
+      }
+      const bool near = (host == "h1" || host == "h2") == (target.to[1] == '1' || target.to[1] == '2');
+      CHECK(ports.size() == (near ? 2 : 4));
+    }
+    CHECK(total > 30);
+    CHECK(total <= 100);
+  }
+  sim.run(120);
+  CHECK(sim.plans() == before);
+}
+
+TEST_CASE("ports are asked for until each spine has three for each pair", "[localiser]") {
+  SimConfig config;
+  config.ports = 8;
+  config.spines = 4;
+  Simulator sim(config);
+  sim.run(60);
+  std::uint32_t most = 0;
+  for (const auto& [host, plan] : sim.plans()) most = std::max(most, plan.ports_wanted);
+  CHECK(most == 16);
+  SimConfig few = config;
+  few.ports = 32;
+  Simulator enough(few);
+  enough.run(60);
+  for (const auto& [host, plan] : enough.plans()) CHECK(plan.ports_wanted <= 32);
+}
+
+TEST_CASE("before traces exist ports are taken in turn, at half the rate", "[localiser]") {
+  Simulator sim({});
+  sim.step();
+  for (const auto& [host, plan] : sim.plans()) {
+    for (const auto& target : plan.targets) {
+      REQUIRE(target.paths.size() == 1);
+      CHECK(target.paths[0].forward_port == 0);
+      CHECK(target.paths[0].probes_per_s <= 6);
+    }
+  }
+}
+
+TEST_CASE("a host with two ports on one leaf has its cables told apart by device", "[localiser]") {
+  const auto topology = Topology::parse(R"(
+[[switch]]
+name = "l1"
+[[switch]]
+name = "l2"
+[[host]]
+name = "h1"
+[[host]]
+name = "h2"
+[[link]]
+a = "h1/rxe0"
+b = "l1"
+[[link]]
+a = "h1/rxe1"
+b = "l1"
+[[link]]
+a = "h2/rxe0"
+b = "l1"
+[[link]]
+a = "h2/rxe1"
+b = "l2"
+)",
+                                        "x");
+  REQUIRE(topology.has_value());
+  const auto localiser = Localiser::create({}, *topology);
+  std::set<std::string> names;
+  for (const auto& link : localiser->links(kT)) names.insert(link.from + ">" + link.to);
+  CHECK(names.count("h1/rxe0>l1") == 1);
+  CHECK(names.count("h1/rxe1>l1") == 1);
+  CHECK(names.count("h2>l1") == 1);
+  CHECK(names.count("h2>l2") == 1);
+}
+
+TEST_CASE("a link finding says in one line what, how much, of how many and what is clean beside it", "[localiser]") {
+  SimConfig config;
+  config.localiser.delay_floor_ns = 10 * kMillisecond;
+  Simulator sim(config);
+  sim.run(60);
+  sim.link("s1>l2").loss = 0.2;
+  sim.run(20);
+  const auto active = sim.tracker().active();
+  REQUIRE(active.size() == 1);
+  const model::Finding& finding = active[0];
+  CHECK_THAT(finding.summary, ContainsSubstring("s1>l2 loses ") && ContainsSubstring(" % of probes one way (") &&
+                                  ContainsSubstring("4 host pairs") && ContainsSubstring("sibling spine s2 is clean"));
+  CHECK(finding.severity == model::Severity::Critical);
+  CHECK(finding.confidence > 0.7);
+  CHECK(finding.victims == std::vector<std::string>{"pair:h1>h3", "pair:h1>h4", "pair:h2>h3", "pair:h2>h4"});
+  CHECK_FALSE(finding.not_checked.empty());
+  for (const auto& item : finding.evidence) CHECK_FALSE(item.unit.empty());
+}
+
+TEST_CASE("forgotten evidence is no evidence, and what is known of hosts and ways stays", "[localiser]") {
+  SimConfig config;
+  Simulator sim(config);
+  sim.run(60);
+  sim.link("s1>l2").loss = 0.2;
+  sim.run(10);
+  sim.clear_links();
+  sim.run(1);
+  sim.localiser().forget_evidence();
+  sim.tracker().clear_all(0);
+  const std::size_t before = sim.raised().size();
+  sim.run(30);
+  CHECK(sim.raised().size() == before);
+  CHECK(sim.localiser().coverage(sim.now()).ready);
+}
