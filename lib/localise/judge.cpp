@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kDownRatio = 0.98;
 constexpr double kDownProbes = 8;
-constexpr Nanos kActiveFor = 6 * kSecond;
 // A dead host port may yet turn out a gone device, a downed port or a silent host: their word comes within this time.
 // And a dead switch shows in all its links by then.
 constexpr int kDownPatience_s = 3;
@@ -43,7 +42,7 @@ std::array<bool, 5> anything_bad(const Evidence& evidence) {
 
 bool Judge::active(model::FindingKind kind, const std::string& subject, Nanos now) const {
   const auto found = memory_.find(std::string(model::finding_info(kind).name) + " " + subject);
-  return found != memory_.end() && now - found->second.last <= kActiveFor;
+  return found != memory_.end() && now - found->second.last <= kClaimStands;
 }
 
 Nanos Judge::remember(model::FindingKind kind, const std::string& subject, Nanos since, Nanos now) {

@@ -20,6 +20,9 @@
 
 namespace weft::localise {
 
+// A claim without support stands this long for thresholds and names; the finding itself lives with the tracker.
+inline constexpr Nanos kClaimStands = 6 * kSecond;
+
 class Judge {
  public:
   Judge(const LocaliserConfig& config, Fabric& fabric, HostBook& hosts, Evidence& evidence, HopEvidence& hops)

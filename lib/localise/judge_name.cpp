@@ -46,7 +46,7 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
   for (const LinkId id : links) {
     const auto stands =
         wording_.find(std::string(model::finding_info(claim.kind).name) + " " + fabric_.link_subject(id));
-    if (stands == wording_.end() || now - stands->second.last > kActiveFor) continue;
+    if (stands == wording_.end() || now - stands->second.last > kClaimStands) continue;
     claim.shape = stands->second.shape;
     claim.link = stands->second.link;
     claim.subject = stands->second.subject;

@@ -35,9 +35,9 @@ std::string random_spine_link(Random& random, const SimConfig& config) {
 
 }  // namespace
 
-TEST_CASE("three simulated hours of a healthy lab raises nothing", "[gates][slow]") {
+TEST_CASE("twelve simulated hours of a healthy lab raises nothing", "[gates][slow]") {
   Simulator sim(fabric(2, 2, 2, 11));
-  sim.run(10'800);
+  sim.run(43'200);
   CHECK(sim.raised() == Names{});
 }
 
