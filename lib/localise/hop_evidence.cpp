@@ -74,8 +74,8 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
         before_answered += report.hops[h].answered;
         if (report.hops[h].rtt >= 0) before_rtt = static_cast<double>(report.hops[h].rtt);
       }
-      // How often the router is silent anyway.
-      const double silent = before_sent < 5 ? 0.05 : std::clamp(1 - before_answered / before_sent, 0.02, 0.9);
+      // How often the router is silent anyway; a few answers do not make it a reliable one.
+      const double silent = std::clamp((2 + before_sent - before_answered) / (25 + before_sent), 0.05, 0.9);
       for (const Report& report : reports) {
         if (h >= report.hops.size() || report.received <= since) continue;
         const Hop& hop = report.hops[h];

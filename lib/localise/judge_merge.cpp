@@ -127,8 +127,8 @@ void Judge::merge_switches(std::vector<Claim>& claims, Nanos now) {
     if (const auto from = at.find(link.from); from != at.end()) from->second.out.insert(id);
   }
   for (const auto& [node, tied] : at) {
-    const auto all_blamed = [&](const std::set<LinkId>& links) {
-      return links.size() >= 2 && std::includes(tied.blamed.begin(), tied.blamed.end(), links.begin(), links.end());
+    const auto all_blamed = [&, &blamed = tied.blamed](const std::set<LinkId>& links) {
+      return links.size() >= 2 && std::includes(blamed.begin(), blamed.end(), links.begin(), links.end());
     };
     const bool dead = std::any_of(claims.begin(), claims.end(),
                                   [&, &blamed = tied.blamed](const Claim& c) {

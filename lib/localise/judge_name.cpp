@@ -9,7 +9,8 @@ namespace {
 
 // Links that only hop counts can tell apart are waited for this long before the claim is lowered.
 constexpr Nanos kRivalPatience = 8 * kSecond;
-constexpr double kHopMargin = 3;
+constexpr Nanos kHopPatience = 16 * kSecond;  // while hop counts come
+constexpr double kHopMargin = 5;
 
 Trouble trouble_of(Question question) {
   switch (question) {
@@ -78,10 +79,12 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
     return true;
   }
 
+  bool hops_come = false;
   if (links.size() > 1) {
     wanted_traces_.insert(links.begin(), links.end());
     const auto verdict = hops_.separate(fabric_, links, trouble_of(claim.question), claim.pick.ratio,
                                         claim.tally.excess_median_ns(), claim.since - 2 * kSecond);
+    hops_come = verdict.has_value();
     if (verdict && verdict->margin_nats >= kHopMargin) {
       claim.link = verdict->link;
       claim.set = {verdict->link};
@@ -94,7 +97,7 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
     }
   }
   Nanos& since = waiting_.emplace(own, now).first->second;
-  if (now - since < kRivalPatience) return false;
+  if (now - since < (hops_come ? kHopPatience : kRivalPatience)) return false;
 
   claim.factor = 0.7;
   std::string names;

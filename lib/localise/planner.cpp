@@ -251,17 +251,22 @@ std::vector<model::PlanTrace> Planner::traces_for(EndpointId from,
                                                   const std::map<EndpointId, const EndpointState*>& states) const {
   std::vector<model::PlanTrace> out;
   if (wanted_.empty()) return out;
-  for (const auto& [to, paths] : targets) {
-    for (const std::uint16_t port : states.at(from)->offer.prober_ports) {
-      const Route* route = fabric_.traced(from, to, port);
-      if (route == nullptr || !route->full) continue;
-      const auto suspects =
-          std::count_if(route->links.begin(), route->links.end(), [&](LinkId id) { return wanted_.count(id) != 0; });
-      if (suspects < 2) continue;
-      out.push_back({fabric_.endpoint(from).device, fabric_.endpoint(to).name, states.at(to)->offer.address, port, 5});
-      break;  // another target rather than another port of this one
+  // One port of each target first, then second ones.
+  for (std::size_t round = 0; round < kTracesAnAgent && out.size() < kTracesAnAgent; ++round) {
+    for (const auto& [to, paths] : targets) {
+      std::size_t found = 0;
+      for (const std::uint16_t port : states.at(from)->offer.prober_ports) {
+        const Route* route = fabric_.traced(from, to, port);
+        if (route == nullptr || !route->full) continue;
+        const auto suspects =
+            std::count_if(route->links.begin(), route->links.end(), [&](LinkId id) { return wanted_.count(id) != 0; });
+        if (suspects < 2 || found++ != round) continue;
+        out.push_back(
+            {fabric_.endpoint(from).device, fabric_.endpoint(to).name, states.at(to)->offer.address, port, 5});
+        break;
+      }
+      if (out.size() >= kTracesAnAgent) break;
     }
-    if (out.size() >= kTracesAnAgent) break;
   }
   return out;
 }
