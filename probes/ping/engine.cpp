@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
-#include <condition_variable>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
@@ -28,6 +29,8 @@ constexpr Nanos kIdleTurn = 500 * kMillisecond;          // a transport notices 
 constexpr Nanos kReattributeGrace = 200 * kMillisecond;  // past one timeout, for the next acknowledgement to come
 constexpr double kHelloAnswersPerSecond = 1000;
 constexpr double kHelloAnswerBurst = 250;
+// How long a caller waits for the turn in progress. A turn is a millisecond or so, unless the host is starved of CPU.
+constexpr auto kPatience = std::chrono::milliseconds(100);
 
 std::uint64_t random_number() {
   std::uint64_t value = 0;
@@ -38,6 +41,10 @@ std::uint64_t random_number() {
 }
 
 Nanos earlier(Nanos a, std::optional<Nanos> b) { return b && *b < a ? *b : a; }
+
+std::optional<std::uint32_t> least(std::optional<std::uint32_t> a, std::optional<std::uint32_t> b) {
+  return a && b ? std::min(*a, *b) : a ? a : b;
+}
 
 class EngineImpl final : public Engine, private TransportEvents {
  public:
@@ -83,65 +90,129 @@ class EngineImpl final : public Engine, private TransportEvents {
   }
 
   model::ProbeEndpoint endpoint() const override {
-    std::lock_guard lock(mutex_);
-    return endpoint_;
+    listen();
+    std::lock_guard lock(front_mutex_);
+    return said_.endpoint;
   }
 
   void set_targets(std::vector<model::PlanTarget> targets) override {
     {
-      std::lock_guard lock(mutex_);
-      const Nanos now = clock_.monotonic_ns();
-      std::map<std::uint64_t, model::PlanTarget> wanted;
-      for (model::PlanTarget& target : targets) {
-        if (!target.from_device.empty() && target.from_device != options_.device) continue;
-        if (wanted.size() >= options_.max_peers) {
-          log::warning("probe", "more targets than the bound; the rest is not probed",
-                       {{"device", options_.device}, {"bound", options_.max_peers}});
-          break;
-        }
-        const std::uint64_t session = hello_.add(target, now);
-        const auto [at, added] = wanted.try_emplace(session, target);
-        if (!added) at->second.paths.insert(at->second.paths.end(), target.paths.begin(), target.paths.end());
-      }
-      for (const std::uint64_t session : sessions_) {
-        if (wanted.contains(session)) continue;
-        hello_.remove(session);
-        prober_.remove(session);
-      }
-      sessions_.clear();
-      for (const auto& [session, target] : wanted) {
-        sessions_.insert(session);
-        prober_.set_target(session, target, now);
-      }
+      std::lock_guard lock(front_mutex_);
+      orders_.targets = std::move(targets);
     }
-    wake();
+    order();
   }
 
   void want_ports(unsigned count) override {
     {
-      std::lock_guard lock(mutex_);
-      wanted_ports_ = count;
+      std::lock_guard lock(front_mutex_);
+      orders_.ports = count;
+    }
+    order();
+  }
+
+  std::vector<model::PathWindow> take_windows() override {
+    listen();
+    std::lock_guard lock(front_mutex_);
+    return std::exchange(said_.windows, {});
+  }
+
+  std::vector<PeerStatus> peers() const override {
+    listen();
+    std::lock_guard lock(front_mutex_);
+    return said_.peers;
+  }
+
+  std::vector<std::pair<std::string, std::string>> registered() const override {
+    listen();
+    std::lock_guard lock(front_mutex_);
+    return said_.registered;
+  }
+
+  EngineStats take_stats() override {
+    listen();
+    std::lock_guard lock(front_mutex_);
+    EngineStats stats = said_.stats;
+    said_.stats.responder_low_water.reset();
+    said_.stats.own_delay_max_ns = 0;
+    return stats;
+  }
+
+  void on_outcome(std::function<void(const ProbeOutcome&)> callback) override {
+    std::lock_guard lock(mutex_);
+    callback_ = std::move(callback);
+    prober_.want_outcomes(static_cast<bool>(callback_));
+  }
+
+  std::string failure() const override {
+    std::lock_guard lock(front_mutex_);
+    return failure_;
+  }
+
+  void close() override {
+    stop_ = true;
+    wake();
+    // From a callback the thread cannot wait for itself; it ends after the callback returns.
+    if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
+  }
+
+ private:
+  // What was said last, and what is to be done next.
+  struct Said {
+    model::ProbeEndpoint endpoint;
+    std::vector<model::PathWindow> windows;
+    std::vector<PeerStatus> peers;
+    std::vector<std::pair<std::string, std::string>> registered;
+    EngineStats stats;
+  };
+  struct Orders {
+    std::optional<std::vector<model::PlanTarget>> targets;
+    unsigned ports = 0;
+  };
+
+  // A starved host gives this thread the CPU for a moment, and takes it away in the middle of a turn, time after time;
+  // a caller who waited for the lock would wait for as long as that lasts (seen in the lab: half a minute). So it waits
+  // a little, once, and then makes do with what was said last, until a turn has ended.
+  bool have_turn(std::unique_lock<std::timed_mutex>& turn) const {
+    return asked_ ? turn.try_lock() : turn.try_lock_for(kPatience);
+  }
+
+  // Brings said_ up to date where that is possible now.
+  void listen() const {
+    std::unique_lock turn(mutex_, std::defer_lock);
+    if (have_turn(turn)) {
+      say();
+    } else {
+      asked_ = true;
+    }
+  }
+
+  void order() {
+    std::unique_lock turn(mutex_, std::defer_lock);
+    if (have_turn(turn)) {
+      follow_orders();
+      turn.unlock();
+    } else {
+      asked_ = true;
     }
     wake();
   }
 
-  std::vector<model::PathWindow> take_windows() override {
-    std::lock_guard lock(mutex_);
-    return folder_.take();
+  void say() const {
+    asked_ = false;
+    std::lock_guard lock(front_mutex_);
+    said_.endpoint = endpoint_;
+    std::vector<model::PathWindow> windows = folder_.take();
+    std::move(windows.begin(), windows.end(), std::back_inserter(said_.windows));
+    said_.peers = hello_.statuses();
+    if (responder_) said_.registered = responder_->registered();
+    EngineStats stats = totals();
+    stats.responder_low_water = least(std::exchange(low_water_, std::nullopt), said_.stats.responder_low_water);
+    stats.own_delay_max_ns = std::max(std::exchange(own_delay_max_ns_, 0), said_.stats.own_delay_max_ns);
+    said_.stats = std::move(stats);
   }
 
-  std::vector<PeerStatus> peers() const override {
-    std::lock_guard lock(mutex_);
-    return hello_.statuses();
-  }
-
-  std::vector<std::pair<std::string, std::string>> registered() const override {
-    std::lock_guard lock(mutex_);
-    return responder_ ? responder_->registered() : std::vector<std::pair<std::string, std::string>>{};
-  }
-
-  EngineStats take_stats() override {
-    std::lock_guard lock(mutex_);
+  EngineStats totals() const {
     EngineStats stats;
     const ProberStats& prober = prober_.stats();
     stats.sent = prober.sent;
@@ -160,34 +231,46 @@ class EngineImpl final : public Engine, private TransportEvents {
     stats.ce_forward = totals.ce_forward;
     stats.ce_back = totals.ce_back;
     stats.rejected = rejects_.list();
-    stats.responder_low_water = std::exchange(low_water_, std::nullopt);
-    stats.own_delay_max_ns = std::exchange(own_delay_max_ns_, 0);
     stats.windows_dropped = folder_.dropped();
     return stats;
   }
 
-  void on_outcome(std::function<void(const ProbeOutcome&)> callback) override {
-    std::lock_guard lock(mutex_);
-    callback_ = std::move(callback);
-    prober_.want_outcomes(static_cast<bool>(callback_));
-  }
-
-  std::string failure() const override {
-    std::lock_guard lock(mutex_);
-    return failure_;
-  }
-
-  void close() override {
+  void follow_orders() {
+    Orders orders;
     {
-      std::lock_guard lock(mutex_);
-      stop_ = true;
+      std::lock_guard lock(front_mutex_);
+      orders = std::exchange(orders_, {});
     }
-    wake();
-    // From a callback the thread cannot wait for itself; it ends after the callback returns.
-    if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
+    if (orders.targets) use_targets(std::move(*orders.targets));
+    if (orders.ports != 0) wanted_ports_ = orders.ports;
   }
 
- private:
+  void use_targets(std::vector<model::PlanTarget> targets) {
+    const Nanos now = clock_.monotonic_ns();
+    std::map<std::uint64_t, model::PlanTarget> wanted;
+    for (model::PlanTarget& target : targets) {
+      if (!target.from_device.empty() && target.from_device != options_.device) continue;
+      if (wanted.size() >= options_.max_peers) {
+        log::warning("probe", "more targets than the bound; the rest is not probed",
+                     {{"device", options_.device}, {"bound", options_.max_peers}});
+        break;
+      }
+      const std::uint64_t session = hello_.add(target, now);
+      const auto [at, added] = wanted.try_emplace(session, target);
+      if (!added) at->second.paths.insert(at->second.paths.end(), target.paths.begin(), target.paths.end());
+    }
+    for (const std::uint64_t session : sessions_) {
+      if (wanted.contains(session)) continue;
+      hello_.remove(session);
+      prober_.remove(session);
+    }
+    sessions_.clear();
+    for (const auto& [session, target] : wanted) {
+      sessions_.insert(session);
+      prober_.set_target(session, target, now);
+    }
+  }
+
   WireTransport wire_transport() const {
     return transport_->name() == "udp" ? WireTransport::Udp : WireTransport::Rdma;
   }
@@ -207,6 +290,7 @@ class EngineImpl final : public Engine, private TransportEvents {
             options_.traffic_class,
             options_.timeout_ns,
             options_.overslept_ns,
+            options_.skip_late_ns,
             options_.payload_bytes,
             options_.max_probes_per_s,
             options_.max_link_share,
@@ -296,6 +380,7 @@ class EngineImpl final : public Engine, private TransportEvents {
   }
 
   Result<void> turn(Nanos now) {
+    follow_orders();
     const Nanos late = planned_ns_ == 0 ? 0 : std::max<Nanos>(now - planned_ns_, 0);
     own_delay_max_ns_ = std::max(own_delay_max_ns_, late);
     if (late > options_.overslept_ns) prober_.woke_late();
@@ -355,13 +440,16 @@ class EngineImpl final : public Engine, private TransportEvents {
       bool ended = false;
       {
         std::lock_guard lock(mutex_);
-        if (!stop_) {
+        ended = stop_;
+        if (!ended) {
           if (const auto done = turn(clock_.monotonic_ns()); !done) {
+            std::lock_guard front(front_mutex_);
             failure_ = options_.device + ": " + done.error().message();
+            ended = true;
           }
         }
-        ended = stop_ || !failure_.empty();
         if (ended) release();
+        if (asked_) say();
         outcomes = prober_.take_outcomes();
         if (!outcomes.empty()) callback = callback_;
       }
@@ -385,11 +473,13 @@ class EngineImpl final : public Engine, private TransportEvents {
   const std::uint64_t epoch_;
   const Clock& clock_;
 
-  mutable std::mutex mutex_;  // guards everything below but the descriptors, which never change
+  // Held by the thread through each of its turns. Guards everything below down to the front; the descriptors at the
+  // end never change.
+  mutable std::timed_mutex mutex_;
   std::unique_ptr<Transport> transport_;
   HelloSocket socket_;
   RejectCounters rejects_;
-  WindowFolder folder_;
+  mutable WindowFolder folder_;
   Budget hello_answers_;
   HelloClient hello_;
   Prober prober_;
@@ -398,11 +488,16 @@ class EngineImpl final : public Engine, private TransportEvents {
   model::ProbeEndpoint endpoint_;
   std::function<void(const ProbeOutcome&)> callback_;
   unsigned wanted_ports_ = 0;
-  std::optional<std::uint32_t> low_water_;
-  Nanos own_delay_max_ns_ = 0;
+  mutable std::optional<std::uint32_t> low_water_;
+  mutable Nanos own_delay_max_ns_ = 0;
   Nanos next_expiry_ns_ = 0;
+
+  mutable std::mutex front_mutex_;  // never held for long; taken after mutex_ where both are
+  mutable Said said_;
+  Orders orders_;
   std::string failure_;
-  bool stop_ = false;
+  mutable std::atomic<bool> asked_ = false;  // somebody went away with an older answer
+  std::atomic<bool> stop_ = false;
 
   // The thread's own.
   Nanos planned_ns_ = 0;

@@ -1,5 +1,7 @@
 // Probing on one local endpoint: answers peers, keeps sessions by keyed hello, probes its targets, and folds outcomes
-// into path windows. One thread of its own per engine; every public method is thread safe.
+// into path windows. One thread of its own per engine; every public method is thread safe. None but on_outcome() and
+// close() waits for that thread longer than a tenth of a second, however starved of CPU it is: an answer is then the
+// last one given, and an order is followed when the thread comes to it.
 // The engine owns its transport; close() (and the destructor) release the device within a second.
 #pragma once
 
@@ -31,6 +33,7 @@ struct EngineOptions {
   Nanos timeout_ns = 500 * kMillisecond;
   Nanos lease_ns = 60 * kSecond;
   Nanos overslept_ns = 50 * kMillisecond;  // a probe whose own sender or poller was later than this accuses nobody
+  Nanos skip_late_ns = 0;                  // a probe this late is not sent but counted as throttled; 0: all are sent
   std::size_t payload_bytes = 0;           // 0: the smallest; padded up to this otherwise
   double max_probes_per_s = 200;           // budget of this endpoint
   double max_link_share = 0.001;           // of rate_bits_per_s, when known

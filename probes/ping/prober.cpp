@@ -226,6 +226,12 @@ void Prober::send_due(Nanos now) {
   while (const auto due = pacer_.pop(now)) {
     const auto at = by_index_.find(static_cast<std::uint32_t>(due->id >> 32));
     if (at == by_index_.end() || !at->second->info) continue;
+    // After a pause every path is due at once, none of these probes could accuse anybody, and the burst would take what
+    // little CPU there is.
+    if (options_.skip_late_ns > 0 && due->late_ns > options_.skip_late_ns) {
+      ++stats_.throttled;
+      continue;
+    }
     const auto path = static_cast<std::size_t>(due->id & 0xffffffff);
     if (path < at->second->paths.size()) {
       send_one(*at->second, at->second->paths[path], clock_.monotonic_ns(), due->late_ns > options_.overslept_ns);

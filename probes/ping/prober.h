@@ -31,6 +31,7 @@ struct ProberOptions {
   std::uint8_t traffic_class = 0;
   Nanos timeout_ns = 500 * kMillisecond;
   Nanos overslept_ns = 50 * kMillisecond;
+  Nanos skip_late_ns = 0;
   std::size_t payload_bytes = 0;
   double max_probes_per_s = 200;
   double max_link_share = 0.001;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -312,6 +313,73 @@ TEST_CASE("engine: a process that did not run for ten seconds accuses nobody", "
   for (const auto& window : h1.engine->take_windows()) {
     CHECK(window.lost_unknown + window.forward.lost + window.back.lost == 0);
   }
+}
+
+TEST_CASE("engine: who asks or orders something never waits for a turn that does not end", "[ping]") {
+  // What a host looks like that gives the engine's thread the CPU, and takes it away within its turns.
+  class Sticky final : public Transport {
+   public:
+    explicit Sticky(std::unique_ptr<Transport> real, std::mutex& gate) : real_(std::move(real)), gate_(gate) {}
+    std::string name() const override { return real_->name(); }
+    model::TimestampRung rung() const override { return real_->rung(); }
+    model::Gid local_address() const override { return real_->local_address(); }
+    std::vector<LaneInfo> lanes() const override { return real_->lanes(); }
+    std::vector<std::uint16_t> source_ports(Role role) const override { return real_->source_ports(role); }
+    Result<void> want_ports(Role role, unsigned count) override { return real_->want_ports(role, count); }
+    std::size_t max_payload_bytes() const override { return real_->max_payload_bytes(); }
+    Result<void> send(Role role, std::uint32_t lane, std::uint16_t port, const Destination& to, std::uint8_t tclass,
+                      std::span<const std::uint8_t> payload, std::uint64_t cookie) override {
+      return real_->send(role, lane, port, to, tclass, payload, cookie);
+    }
+    Result<void> poll(TransportEvents& events) override {
+      std::lock_guard lock(gate_);
+      return real_->poll(events);
+    }
+    std::vector<int> wait_fds() const override { return real_->wait_fds(); }
+    Result<void> arm() override { return real_->arm(); }
+    Nanos elapsed_ns(Stamp from, Stamp to) const override { return real_->elapsed_ns(from, to); }
+    std::optional<std::uint32_t> take_responder_low_water() override { return std::nullopt; }
+
+   private:
+    std::unique_ptr<Transport> real_;
+    std::mutex& gate_;
+  };
+  std::mutex gate;
+  UdpTransportOptions udp;
+  udp.local = *model::Gid::parse("127.0.0.1");
+  auto real = open_udp_transport(udp, kClock);
+  REQUIRE(real);
+  auto started =
+      Engine::start(options_of("h1", free_port("127.0.0.1")), std::make_unique<Sticky>(std::move(*real), gate), kClock);
+  REQUIRE(started);
+  Engine& engine = **started;
+  engine.set_targets({{"lo", "h2/lo", "127.0.0.2", 9, {{0, 0, 10}}}});
+  REQUIRE(poll_until([&] { return engine.peers().size() == 1; }));
+  engine.take_stats();
+
+  gate.lock();
+  auto asked = std::async(std::launch::async, [&] {
+    std::vector<std::size_t> peers;
+    for (int i = 0; i < 10; ++i) {
+      engine.take_windows();
+      engine.take_stats();
+      engine.registered();
+      peers.push_back(engine.peers().size());
+    }
+    engine.set_targets({});
+    engine.want_ports(2);
+    peers.push_back(engine.endpoint().prober_ports.size());
+    return peers;
+  });
+  const bool came_back = asked.wait_for(std::chrono::nanoseconds(kPatience)) == std::future_status::ready;
+  gate.unlock();
+  REQUIRE(came_back);
+  // The answers are those of before.
+  std::vector<std::size_t> expected(10, 1);
+  expected.push_back(1);
+  CHECK(asked.get() == expected);
+  // And the orders are followed as soon as the thread comes to them.
+  CHECK(poll_until([&] { return engine.peers().empty() && engine.endpoint().prober_ports.size() == 2; }));
 }
 
 TEST_CASE("engine: more ports are opened as wanted, told to peers, and refused in words past the bound", "[ping]") {

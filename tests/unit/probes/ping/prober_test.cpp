@@ -342,6 +342,27 @@ TEST_CASE("prober: one that overslept accuses nobody", "[ping]") {
   CHECK(total.sent + total.overslept < 50);
 }
 
+TEST_CASE("prober: after a pause there is no burst of probes that could accuse nobody, where that is asked for",
+          "[ping]") {
+  ProberOptions options;
+  options.skip_late_ns = 150 * kMillisecond;
+  Simulation sim(options);
+  sim.target(2);
+  sim.run(2 * kSecond);
+  const auto before = sim.near.sent.size();
+  // The CPU is had for a moment in each second, a little after the probes were due.
+  for (int i = 0; i < 10; ++i) {
+    sim.stall(950 * kMillisecond);
+    sim.run(10 * kMillisecond);
+  }
+  CHECK(sim.near.sent.size() - before <= 4);
+  CHECK(sim.prober->stats().throttled >= 6);
+  const auto paused = sim.near.sent.size();
+  sim.run(5 * kSecond);
+  CHECK(sim.near.sent.size() - paused >= 9);
+  CHECK(sim.total().lost_unknown == 0);
+}
+
 TEST_CASE("prober: an acknowledgement that waited while the process slept is still an answer", "[ping]") {
   Simulation sim;
   sim.target(10);
