@@ -13,6 +13,7 @@
 #include "agent/collectors/health/scheduling_gaps.h"
 #include "agent/collectors/inventory/inventory_reader.h"
 #include "agent/collectors/inventory/uevent_watch.h"
+#include "agent/daemon/chores.h"
 #include "agent/daemon/epoch.h"
 #include "agent/daemon/grpc_link.h"
 #include "agent/daemon/metrics_server.h"
@@ -26,7 +27,6 @@ namespace weft::agent {
 namespace {
 
 constexpr auto kTick = std::chrono::seconds(1);
-constexpr int kInventoryTicks = 3;
 constexpr Nanos kInventorySlow = 10 * kSecond;
 constexpr Nanos kStopWithin = 1'500 * kMillisecond;
 
@@ -170,10 +170,10 @@ class Daemon {
   }
 
   void schedule_tick() {
+    // Missed ticks are gone, not made up for; but one that came late does not put off the next.
+    const auto soonest = std::chrono::steady_clock::now() + kTick / 4;
     next_tick_ += kTick;
-    // After a stop of the process the missed ticks are gone, not made up for.
-    const auto now = std::chrono::steady_clock::now();
-    if (next_tick_ < now) next_tick_ = now + kTick;
+    if (next_tick_ < soonest) next_tick_ += kTick * ((soonest - next_tick_) / kTick + 1);
     tick_timer_.expires_at(next_tick_);
     tick_timer_.async_wait([this](const asio::error_code& error) {
       if (error || stopping_) return;
@@ -183,12 +183,17 @@ class Daemon {
   }
 
   void on_tick() {
-    if (++ticks_ % kInventoryTicks == 0) read_inventory();
-    pipeline_->on_second(health_.take_window());
+    const model::HostHealth health = health_.take_window();
+    const DueChores due = chores_.next(health.max_gap_ns);
+    pipeline_->on_second(health);
     arm_wake();
+    if (due.inventory) read_inventory();
     const bool healthy = pipeline_->ready() && pipeline_->progressing();
-    server_->publish(pipeline_->page(), healthy,
-                     pipeline_->ready() ? "every device blocks in its driver" : "no inventory yet");
+    if (due.page || healthy != healthy_told_) {
+      server_->publish(pipeline_->page(), healthy,
+                       pipeline_->ready() ? "every device blocks in its driver" : "no inventory yet");
+    }
+    healthy_told_ = healthy;
     tell_service_manager(healthy);
   }
 
@@ -304,7 +309,8 @@ class Daemon {
   health::HealthMonitor health_{clock_, files_, options_.roots.proc};
   std::unique_ptr<MetricsServer> server_;
   const Nanos watchdog_ns_ = watchdog_interval_ns();
-  std::uint64_t ticks_ = 0;
+  Chores chores_;
+  bool healthy_told_ = false;
   bool stopping_ = false;
   Nanos stop_by_ = 0;
   bool ready_told_ = false;

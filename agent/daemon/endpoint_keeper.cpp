@@ -224,13 +224,14 @@ void EndpointKeeper::tick() {
   }
 }
 
-void EndpointKeeper::watch_progress(Slot& slot, const EngineReport& report) {
+void EndpointKeeper::watch_progress(Slot& slot, const EngineReport& report, bool starved) {
   const auto& stats = report.stats;
   const std::uint64_t progress = stats.sent + stats.throttled + stats.local_errors;
   const Nanos now = clock_.monotonic_ns();
   const bool can = std::any_of(report.peers.begin(), report.peers.end(),
                                [](const auto& peer) { return peer.state == probes::PeerState::Ready; });
-  if (progress != slot.last_progress || !can) {
+  // Opening it anew would take more of the CPU than the host has to give.
+  if (progress != slot.last_progress || !can || starved) {
     slot.last_progress = progress;
     slot.progressed_ns = now;
     return;
@@ -249,7 +250,7 @@ void EndpointKeeper::watch_progress(Slot& slot, const EngineReport& report) {
   close(slot);
 }
 
-std::vector<EngineReport> EndpointKeeper::collect() {
+std::vector<EngineReport> EndpointKeeper::collect(bool starved) {
   std::vector<EngineReport> out;
   for (auto& [device, slot] : slots_) {
     if (slot.state != State::Open) continue;
@@ -260,7 +261,7 @@ std::vector<EngineReport> EndpointKeeper::collect() {
     report.peers = slot.engine->peers();
     report.registered = slot.engine->registered();
     report.stats = slot.engine->take_stats();
-    watch_progress(slot, report);
+    watch_progress(slot, report, starved);
     out.push_back(std::move(report));
   }
   return out;

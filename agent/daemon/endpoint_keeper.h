@@ -59,7 +59,8 @@ class EndpointKeeper {
   void want_ports(unsigned count);
   // Opens what is due, notices failures and calls that take too long.
   void tick();
-  std::vector<EngineReport> collect();
+  // starved: this host has next to no CPU, which excuses engines that make no progress.
+  std::vector<EngineReport> collect(bool starved = false);
 
   std::vector<model::ProbeEndpoint> endpoints() const;
   std::vector<model::Limitation> limitations() const;
@@ -99,7 +100,7 @@ class EndpointKeeper {
   void closed(const std::string& device, std::uint64_t generation);
   void fail(Slot& slot, std::string problem, std::string remedy);
   void apply(Slot& slot);
-  void watch_progress(Slot& slot, const EngineReport& report);
+  void watch_progress(Slot& slot, const EngineReport& report, bool starved);
   void changed() const {
     if (changed_) changed_();
   }

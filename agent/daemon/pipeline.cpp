@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "agent/daemon/chores.h"
 #include "lib/base/log.h"
 #include "lib/model/subject.h"
 #include "lib/wire/codec.h"
@@ -216,8 +217,8 @@ void Pipeline::push_trace(const model::PathTrace& trace) {
         wire::encode_record(trace)});
 }
 
-void Pipeline::collect(model::HostHealth& health) {
-  std::vector<EngineReport> reports = keeper_->collect();
+void Pipeline::collect(bool starved) {
+  std::vector<EngineReport> reports = keeper_->collect(starved);
   metrics_.add(reports);
   peers_.clear();
   std::map<std::string, std::uint64_t> throttled;
@@ -229,10 +230,10 @@ void Pipeline::collect(model::HostHealth& health) {
     const auto before = throttled_.find(report.spec.device);
     const std::uint64_t base =
         before == throttled_.end() || before->second > report.stats.throttled ? 0 : before->second;
-    health.probes_throttled += report.stats.throttled - base;
+    newly_throttled_ += report.stats.throttled - base;
     throttled[report.spec.device] = report.stats.throttled;
     if (const auto& low = report.stats.responder_low_water) {
-      health.responder_low_water = std::min(health.responder_low_water.value_or(*low), *low);
+      low_water_ = std::min(low_water_.value_or(*low), *low);
     }
   }
   throttled_ = std::move(throttled);
@@ -270,10 +271,21 @@ void Pipeline::follow_traces(const std::vector<EngineReport>& reports) {
 }
 
 void Pipeline::on_second(model::HostHealth health) {
+  const auto report = [&] {
+    health.probes_throttled = std::exchange(newly_throttled_, 0);
+    health.responder_low_water = std::exchange(low_water_, std::nullopt);
+    last_health_ = health;
+    send({RecordClass::Sample, "", wire::encode_record(health)});
+  };
+  // Who is starved of CPU may get no further in this second.
+  const bool late = health.max_gap_ns >= Chores::kLate_ns;
+  if (late) {
+    report();
+    session_->tick();
+  }
   keeper_->tick();
-  collect(health);
-  last_health_ = health;
-  send({RecordClass::Sample, "", wire::encode_record(health)});
+  collect(health.max_gap_ns >= Chores::kStarved_ns);
+  if (!late) report();
   report_inventory();
   session_->tick();
 }
@@ -313,9 +325,7 @@ void Pipeline::reload(Settings settings) {
 }
 
 void Pipeline::stop(const std::string& reason) {
-  model::HostHealth rest;
-  rest.window_ns = 0;
-  collect(rest);
+  collect(false);
   stopping_ = true;
   keeper_->close_all();
   session_->begin_goodbye({kRestartAllowance, reason});

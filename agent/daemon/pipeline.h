@@ -62,6 +62,8 @@ class Pipeline {
   void on_device_gone(const std::string& rdma_device);
   // It is there again, or events were lost (empty); an inventory follows.
   void on_device_back(const std::string& rdma_device) { keeper_->device_back(rdma_device); }
+  // health: this process's own; the counts of its engines are added. When the host runs late it is sent before anything
+  // else is done, with the counts of the second before.
   void on_second(model::HostHealth health);
   // Something of the stream is due; see next_wake_ns.
   void on_wake();
@@ -91,7 +93,7 @@ class Pipeline {
   model::Inventory compose() const;
   void add_vanished(std::vector<model::Limitation>& out) const;
   void add_peer_limitations(std::vector<model::Limitation>& out) const;
-  void collect(model::HostHealth& health);
+  void collect(bool starved);
   void follow_traces(const std::vector<EngineReport>& reports);
   void push_trace(const model::PathTrace& trace);
   void on_connected();
@@ -124,6 +126,9 @@ class Pipeline {
   std::vector<probes::TraceRequest> requested_;
   std::optional<model::HostHealth> last_health_;
   std::map<std::string, std::uint64_t> throttled_;  // by device, of the last collection
+  // Of the engines, for the next health report.
+  std::uint64_t newly_throttled_ = 0;
+  std::optional<std::uint32_t> low_water_;
 };
 
 }  // namespace weft::agent

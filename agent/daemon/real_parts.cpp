@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "agent/daemon/trace_relay.h"
 #include "lib/base/log.h"
 #include "probes/ping/engine.h"
 #include "probes/ping/udp_transport.h"
@@ -70,6 +71,7 @@ EngineFactory real_engines(const Settings& settings, const Clock& clock) {
     options.key = settings.key;
     options.traffic_class = settings.probe.traffic_class;
     options.timeout_ns = settings.probe.timeout_ns;
+    options.skip_late_ns = 3 * options.overslept_ns;
     options.payload_bytes = settings.probe.payload_bytes;
     options.max_probes_per_s = settings.probe.max_probes_per_s;
     options.max_link_share = settings.probe.max_link_share;
@@ -86,7 +88,8 @@ Result<std::unique_ptr<TraceSource>> real_tracer(const Settings& settings, const
   limits.burst = std::max(1.0, std::min(limits.burst, settings.trace_probes_per_s));
   auto tracer = probes::Tracer::start(limits, std::move(*socket), clock);
   if (!tracer) return tracer.error();
-  return std::unique_ptr<TraceSource>(std::make_unique<BackgroundTracer>(std::move(*tracer)));
+  return std::unique_ptr<TraceSource>(
+      std::make_unique<TraceRelay>(std::make_unique<BackgroundTracer>(std::move(*tracer))));
 }
 
 }  // namespace weft::agent

@@ -223,6 +223,34 @@ TEST_CASE("devices: an engine with ready peers that sends nothing is opened anew
   CHECK(rig.devices["rxe1"].opened == 1);
 }
 
+TEST_CASE("devices: on a host that is starved of CPU an engine without progress is left open", "[agent]") {
+  test::expect_log("the engine made no progress");
+  Rig rig;
+  model::PlanTarget target;
+  target.to = "h3/rxe0";
+  target.paths = {{0, 0, 10}};
+  rig.keeper.set_targets({{"rxe0", {target}}});
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  rig.devices["rxe0"].peers = {{"h3/rxe0", probes::PeerState::Ready, "", 1, "rdma", "", {}}};
+  for (int second = 0; second < 60; ++second) {
+    rig.keeper.collect(true);
+    rig.wait(kSecond);
+  }
+  CHECK(rig.devices["rxe0"].opened == 1);
+  // Nor is that time held against it afterwards.
+  for (int second = 0; second < 15; ++second) {
+    rig.keeper.collect();
+    rig.wait(kSecond);
+  }
+  CHECK(rig.devices["rxe0"].opened == 1);
+  for (int second = 0; second < 10; ++second) {
+    rig.keeper.collect();
+    rig.wait(kSecond);
+  }
+  CHECK(rig.devices["rxe0"].opened == 2);
+}
+
 TEST_CASE("devices: an endpoint no longer wanted is closed and forgotten", "[agent]") {
   Rig rig;
   rig.keeper.set_wanted({spec("rxe0")});

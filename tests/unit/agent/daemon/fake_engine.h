@@ -21,6 +21,7 @@ struct FakeEngineState {
   std::vector<model::PathWindow> windows;
   std::vector<probes::PeerStatus> peers;
   probes::EngineStats stats;
+  std::function<void()> on_take_windows = [] {};
 };
 
 class FakeEngine final : public probes::Engine {
@@ -41,7 +42,10 @@ class FakeEngine final : public probes::Engine {
   }
   void set_targets(std::vector<model::PlanTarget> targets) override { state_.targets = std::move(targets); }
   void want_ports(unsigned count) override { state_.ports_wanted = count; }
-  std::vector<model::PathWindow> take_windows() override { return std::exchange(state_.windows, {}); }
+  std::vector<model::PathWindow> take_windows() override {
+    state_.on_take_windows();
+    return std::exchange(state_.windows, {});
+  }
   std::vector<probes::PeerStatus> peers() const override { return state_.peers; }
   std::vector<std::pair<std::string, std::string>> registered() const override { return {}; }
   probes::EngineStats take_stats() override { return state_.stats; }

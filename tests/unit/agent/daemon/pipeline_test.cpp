@@ -200,6 +200,33 @@ TEST_CASE("pipeline: windows and health reach the aggregator each second", "[age
   CHECK(seen[1].probes_throttled == 0);
 }
 
+TEST_CASE("pipeline: a host that runs late sends its health by itself, before it asks its engines anything",
+          "[agent]") {
+  Rig rig;
+  rig.inventory(inventory_with({"rxe0"}));
+  rig.second();
+  rig.aggregator.records.clear();
+  const std::uint64_t batches = rig.aggregator.stored;
+  std::size_t reported = 0;
+  rig.devices["rxe0"].on_take_windows = [&] { reported = rig.aggregator.of<model::HostHealth>().size(); };
+  model::PathWindow window;
+  window.key = {"h1/rxe0", "h3/rxe0", 1, 2};
+  rig.devices["rxe0"].windows = {window};
+  model::HostHealth late;
+  late.window_ns = kSecond;
+  late.max_gap_ns = 800 * kMillisecond;
+  rig.second(late);
+  CHECK(reported == 1);
+  CHECK(rig.aggregator.of<model::PathWindow>().size() == 1);
+  CHECK(rig.aggregator.stored == batches + 2);
+  // On time, one batch a second carries both.
+  late.max_gap_ns = 20 * kMillisecond;
+  rig.devices["rxe0"].windows = {window};
+  rig.second(late);
+  CHECK(rig.aggregator.of<model::PathWindow>().size() == 2);
+  CHECK(rig.aggregator.stored == batches + 3);
+}
+
 TEST_CASE("pipeline: the plan is followed, and kept while the aggregator is away", "[agent]") {
   test::expect_log("not connected to the aggregator");
   Rig rig;
