@@ -17,6 +17,12 @@ constexpr Nanos kEcho = 1'700 * kMillisecond;
 // How long before an inventory tells of a trouble the trouble itself may have begun.
 constexpr Nanos kInventoryLag = 4 * kSecond;
 constexpr Nanos kMemory = 40 * kSecond;
+// Of a host that runs late, while nobody hears an answer of it: in units of the allowance of a host that is well.
+constexpr double kLateHostPatience = 2.5;
+// The same while its answers arrive: it lives, and only its reports are held up.
+constexpr Nanos kAnsweringPatience = 20 * kSecond;
+constexpr Nanos kAnswerFresh = 1'500 * kMillisecond;
+constexpr unsigned kMaxSecondsAReport = 4;
 
 void add_span(std::vector<Span>& spans, Span span) {
   if (!spans.empty() && span.from <= spans.back().to && span.from >= spans.back().from) {
@@ -34,6 +40,32 @@ void forget_spans(std::vector<Span>& spans, Nanos before) {
 bool bad_beat(const Host::Beat& beat, bool already) {
   const Nanos gap = already ? HostBook::kOverloadGap / 2 : HostBook::kOverloadGap;
   return beat.max_gap_ns >= gap || beat.late_share >= (already ? 0.15 : 0.3) || beat.starved || beat.peers_complain;
+}
+
+// Bad seconds among the newest `most` that anything is known of: as the host reported them, and those since its last
+// report in which several peers waited for its software.
+struct BadSeconds {
+  unsigned bad = 0, known = 0;
+  Nanos first = 0;  // 0: none
+};
+
+BadSeconds bad_seconds(const Host& host, unsigned most) {
+  BadSeconds sum;
+  const auto add = [&](unsigned seconds, bool bad, Nanos at) {
+    seconds = std::min(seconds, most - sum.known);
+    sum.known += seconds;
+    if (!bad || seconds == 0) return;
+    sum.bad += seconds;
+    sum.first = at;
+  };
+  const std::int64_t reported = host.beats.empty() ? -1 : host.beats.back().at / kSecond;
+  for (auto slow = host.slow_answers.rbegin(); slow != host.slow_answers.rend() && slow->first > reported; ++slow) {
+    if (slow->second.size() >= 2) add(1, true, slow->first * kSecond);
+  }
+  for (auto beat = host.beats.rbegin(); beat != host.beats.rend(); ++beat) {
+    add(beat->seconds, bad_beat(*beat, host.overloaded), beat->at);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -155,6 +187,10 @@ void HostBook::on_health(Host& host, const model::HostHealth& health, Nanos at) 
   Host::Beat beat;
   beat.at = at;
   beat.max_gap_ns = gap;
+  // One long stop (SIGSTOP, a paused guest) is one bad moment, however many seconds it took.
+  const Nanos gaps = gap > 0 ? (total + gap / 2) / gap : 1;
+  beat.seconds =
+      static_cast<unsigned>(std::clamp<Nanos>(std::min((window + kSecond / 2) / kSecond, gaps), 1, kMaxSecondsAReport));
   beat.late_share = std::min(1.0, static_cast<double>(total) / static_cast<double>(window));
   beat.starved = health.responder_low_water && *health.responder_low_water == 0;
   if (gap >= kLossGap || beat.late_share >= 0.4 || beat.starved) {
@@ -183,15 +219,22 @@ HostState HostBook::state(const Host& host, Nanos now) const {
     if (host.restart_allowance_ns == 0) return HostState::Stopped;
     if (now - *host.goodbye <= host.restart_allowance_ns) return HostState::Restarting;
   }
-  const bool answers = host.last_answer && now - *host.last_answer < 1'500 * kMillisecond;
+  const bool answers = host.last_answer && now - *host.last_answer < kAnswerFresh;
   if (!host.last_contact) {
     // Others were told to probe it (a plan from before), and it stays away: as silent as one that fell silent.
     const bool probed = host.last_probed && now - *host.last_probed < 3 * kSecond;
     if (probed && !answers && now - host.first_seen > 10 * kSecond) return HostState::Silent;
     return HostState::NeverSeen;
   }
-  if (now - *host.last_contact <= silent_after_) return HostState::Reporting;
+  if (now - *host.last_contact <= silence_allowed(host, now)) return HostState::Reporting;
   return answers ? HostState::Unreachable : HostState::Silent;
+}
+
+Nanos HostBook::silence_allowed(const Host& host, Nanos now) const {
+  const bool runs_late = host.overloaded || bad_seconds(host, 3).bad >= 2;
+  if (!runs_late) return silent_after_;
+  if (host.last_answer && now - *host.last_answer < kAnswerFresh) return std::max(silent_after_, kAnsweringPatience);
+  return static_cast<Nanos>(static_cast<double>(silent_after_) * kLateHostPatience);
 }
 
 Nanos HostBook::confirmed_until(const Host& host) const {
@@ -217,25 +260,16 @@ void HostBook::review(Nanos now) {
       beat.peers_complain = slow != host.slow_answers.end() && slow->second.size() >= 2;
     }
     while (!host.beats.empty() && now - host.beats.front().at > 20 * kSecond) host.beats.pop_front();
-    unsigned last6 = 0;
-    unsigned last10 = 0;
-    Nanos first_bad = now;
-    for (std::size_t i = 0; i < host.beats.size(); ++i) {
-      const std::size_t back = host.beats.size() - i;
-      if (!bad_beat(host.beats[i], host.overloaded)) continue;
-      if (back <= 6) ++last6;
-      if (back <= 10) {
-        ++last10;
-        first_bad = std::min(first_bad, host.beats[i].at);
-      }
-    }
+    host.slow_answers.erase(host.slow_answers.begin(), host.slow_answers.lower_bound((now - 20 * kSecond) / kSecond));
+    const unsigned last6 = bad_seconds(host, 6).bad;
+    const BadSeconds last10 = bad_seconds(host, 10);
     if (host.overloaded) {
-      if (last10 <= 1) host.overloaded = false;
+      if (last10.bad <= 1) host.overloaded = false;
     } else if (last6 >= 4) {
       ++suspects;
-      host.overloaded_since = first_bad - kSecond;
-      if (last10 < 8) bad.push_back(&host);
-      if (last10 >= 8) host.overloaded = true;
+      host.overloaded_since = last10.first - kSecond;
+      if (last10.bad < 8) bad.push_back(&host);
+      if (last10.bad >= 8) host.overloaded = true;
     }
   }
   // Most hosts late in the same seconds have one cause outside of them (their common machine, a clock): wait for more.

@@ -53,6 +53,7 @@ struct Host {
   struct Beat {
     Nanos at = 0;
     Nanos max_gap_ns = 0;
+    unsigned seconds = 1;   // covered; more than one when the report itself came late
     double late_share = 0;  // of the window
     bool starved = false;   // no receive buffer left
     bool peers_complain = false;
@@ -82,6 +83,9 @@ class HostBook {
   void on_slow_answer(Host& host, const std::string& prober, Nanos delay, Nanos at);
 
   HostState state(const Host& host, Nanos now) const;
+  // How long this host may say nothing before it is silent: a host whose last words were that it runs late is heard
+  // now and then, and gets more time than one that falls silent out of nothing.
+  Nanos silence_allowed(const Host& host, Nanos now) const;
   // Up to when the host has shown that it was alive and on time.
   Nanos confirmed_until(const Host& host) const;
   // Once a judge(): N of M on scheduling gaps, with hysteresis; forgets old spans.

@@ -41,7 +41,7 @@ void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
     switch (hosts_.state(host, now)) {
       case HostState::Silent: {
         const Nanos last = host.last_contact.value_or(host.first_seen);
-        if (now - std::max(last, resumed_) <= config_.host_silent_after_ns) break;
+        if (now - std::max(last, resumed_) <= hosts_.silence_allowed(host, now)) break;
         const bool probed = host.last_probed && now - *host.last_probed < 5 * kSecond;
         model::Finding finding =
             make(model::FindingKind::HostSilent, subject,
@@ -81,10 +81,17 @@ void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
           share += beat.late_share / static_cast<double>(host.beats.size());
           bad += beat.max_gap_ns >= HostBook::kOverloadGap / 2 || beat.starved || beat.peers_complain ? 1 : 0;
         }
+        std::size_t slow = 0;
+        for (const auto& [second, probers] : host.slow_answers) slow += probers.size() >= 2 ? 1 : 0;
         char text[160];
-        std::snprintf(text, sizeof text,
-                      " schedules weftd up to %.0f ms late (%u of %zu windows); its timeouts accuse nobody",
-                      static_cast<double>(worst) / 1e6, bad, host.beats.size());
+        if (bad > 0) {
+          std::snprintf(text, sizeof text,
+                        " schedules weftd up to %.0f ms late (%u of %zu windows); its timeouts accuse nobody",
+                        static_cast<double>(worst) / 1e6, bad, host.beats.size());
+        } else {
+          std::snprintf(text, sizeof text, " answers late (%zu s in which several peers waited for its software)",
+                        slow);
+        }
         model::Finding finding = make(model::FindingKind::HostOverloaded, subject, name + text, bad >= 5 ? 0.95 : 0.85);
         finding.evidence.push_back({"max_gap", double(worst) / 1e9, "seconds", double(host.beats.size())});
         finding.evidence.push_back({"late_share", share, "ratio", double(host.beats.size())});

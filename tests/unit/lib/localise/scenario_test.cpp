@@ -142,6 +142,36 @@ TEST_CASE("host-hog: a host without time to run is host_overloaded, no link and 
   }
 }
 
+TEST_CASE("host-hog: a host that is heard only now and then is host_overloaded, not silent", "[localise]") {
+  for (const bool answers : {true, false}) {
+    Simulator sim(lab());
+    sim.run(60);
+    sim.host("h3").hog = 0.95;
+    sim.run(3);
+    // From here on its reports come in bunches, and no probe is answered in time.
+    sim.host("h3").report_every_s = 5;
+    if (!answers) sim.host("h3").receive_loss = 1;
+    CHECK(sim.until(FindingKind::HostOverloaded, "host:h3", 30).value_or(99) <= 8);
+    sim.run(40);
+    sim.host("h3").receive_loss = 0;
+    sim.host("h3").report_every_s = 1;
+    sim.host("h3").hog = 0;
+    sim.run(60);
+    INFO("answers " << answers);
+    CHECK(sim.raised() == Names{"host_overloaded host:h3"});
+    CHECK(sim.active() == Names{});
+  }
+}
+
+TEST_CASE("host-hog: a host that was overloaded and then dies is host_silent all the same", "[localise]") {
+  Simulator sim(lab());
+  sim.run(60);
+  sim.host("h3").hog = 0.8;
+  REQUIRE(sim.until(FindingKind::HostOverloaded, "host:h3", 30));
+  sim.host("h3").frozen = true;
+  CHECK(sim.until(FindingKind::HostSilent, "host:h3", 30).value_or(99) <= 10);
+}
+
 TEST_CASE("agent-restart: a goodbye and a start five seconds later raise nothing", "[localise]") {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Simulator sim(lab(seed));

@@ -329,8 +329,9 @@ void Simulator::trace(SimHost& host, const std::string& to, std::uint16_t port, 
 void Simulator::agent_second(SimHost& host, double at) {
   const auto received = static_cast<Nanos>(at * 1e9);
   if (host.frozen || host.stopped) return;
-  if (host.reports) localiser_->on_contact(host.name, received);
-  if (host.reports) {
+  const bool reports = host.reports && static_cast<unsigned>(at) % host.report_every_s == 0;
+  if (reports) localiser_->on_contact(host.name, received);
+  if (reports) {
     model::HostHealth health;
     double gap = 3 + 8 * random_.uniform();
     const auto stall = host_stall_.find(host.name);
@@ -339,7 +340,8 @@ void Simulator::agent_second(SimHost& host, double at) {
     }
     gap = std::max(gap, host.hog * 1000);
     health.max_gap_ns = static_cast<Nanos>(gap * 1e6);
-    health.total_gap_ns = gap > 20 ? health.max_gap_ns : 0;
+    health.window_ns = host.report_every_s * kSecond;
+    health.total_gap_ns = gap > 20 ? health.max_gap_ns * host.report_every_s : 0;
     localiser_->on_health(host.name, health, received);
   }
   const auto plan = plans_.find(host.name);

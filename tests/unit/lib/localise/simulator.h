@@ -65,6 +65,7 @@ struct SimHost {
   bool device = true, port_up = true;
   bool reports = true;                     // false: only the management network is cut
   double hog = 0;                          // share of time that nothing is scheduled, in bursts
+  unsigned report_every_s = 1;             // the main loop comes so late; it reports for all the time since
   double receive_loss = 0, send_loss = 0;  // of the device
   std::uint64_t epoch = 1, agent_epoch = 1;
   std::set<std::string> peers_refused;  // pairs a filter drops
