@@ -18,6 +18,9 @@ int hex_digit(char c) {
 }  // namespace
 
 FabricKey::FabricKey() {
+  // Picks the fastest hash this processor has. It may be called often and by several threads, and fails only for want
+  // of random numbers, which no tag needs.
+  (void)!sodium_init();
   static constexpr std::string_view kName = "weft fabric without a secret key";
   static_assert(kName.size() == 32);
   std::copy(kName.begin(), kName.end(), bytes_.begin());

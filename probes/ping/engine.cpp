@@ -405,9 +405,11 @@ class EngineImpl final : public Engine, private TransportEvents {
     if (const auto low = transport_->take_responder_low_water()) {
       low_water_ = std::min(low_water_.value_or(*low), *low);
     }
-    // What completed before arm() raises no event, so look once more; send stamps are often there already, too.
-    if (const auto armed = transport_->arm(); !armed) return armed;
-    if (const auto polled = transport_->poll(*this); !polled) return polled;
+    const auto look_again = transport_->arm();
+    if (!look_again) return look_again.error();
+    if (*look_again) {
+      if (const auto polled = transport_->poll(*this); !polled) return polled;
+    }
     folder_.set_rung(transport_->rung());
     folder_.close_due(now);
     planned_ns_ =
@@ -417,9 +419,18 @@ class EngineImpl final : public Engine, private TransportEvents {
 
   void wait() {
     const Nanos left = std::max<Nanos>(planned_ns_ - clock_.monotonic_ns(), 0);
-    const timespec timeout{left / kSecond, left % kSecond};
-    std::array<epoll_event, 16> events{};
-    const int count = epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &timeout, nullptr);
+    std::array<epoll_event, 16> events;
+    int count = -1;
+    if (fine_waits_) {
+      const timespec timeout{left / kSecond, left % kSecond};
+      count = epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &timeout, nullptr);
+      // Before Linux 5.11, and where a sandbox does not know the call.
+      if (count < 0 && (errno == ENOSYS || errno == EPERM)) fine_waits_ = false;
+    }
+    if (!fine_waits_) {
+      const auto rounded_up = static_cast<int>((left + kMillisecond - 1) / kMillisecond);
+      count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), rounded_up);
+    }
     for (int i = 0; i < count; ++i) {
       const int fd = events[static_cast<std::size_t>(i)].data.fd;
       if (fd == wake_.get()) {
@@ -503,6 +514,7 @@ class EngineImpl final : public Engine, private TransportEvents {
   Nanos planned_ns_ = 0;
   bool hello_ready_ = false;
   bool transport_ready_ = true;
+  bool fine_waits_ = true;
 
   Fd wake_;
   Fd epoll_;

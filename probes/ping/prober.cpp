@@ -372,9 +372,13 @@ void Prober::learn_received(Session& session, const ProbePacket& ack) {
   const ReceiveState& received = ack.received;
   const std::uint64_t oldest = received.highest >= kReceivedMapBits ? received.highest - kReceivedMapBits + 1 : 1;
   const std::uint64_t end = std::min(received.highest + 1, session.next_sequence());
-  for (std::uint64_t s = std::max({oldest, session.first_sequence, session.attribute_from}); s < end; ++s) {
+  session.learned_to = std::max({session.learned_to, oldest, session.first_sequence, session.attribute_from});
+  for (std::uint64_t s = session.learned_to; s < end; ++s) {
     Record& record = *session.record(s);
-    if (record.seen == Seen::Yes || record.state == State::Acked || record.state == State::NotSent) continue;
+    if (record.seen == Seen::Yes || record.state == State::Acked || record.state == State::NotSent) {
+      if (s == session.learned_to) ++session.learned_to;
+      continue;
+    }
     record.seen = received.has(s) ? Seen::Yes : Seen::No;
     if (record.state != State::TimedOut || !record.counted || record.late_ack || record.loss == Loss::Stale) continue;
     set_loss(session, record, record.seen == Seen::Yes ? Loss::Back : Loss::Forward);

@@ -106,6 +106,7 @@ class Prober {
     std::deque<Record> records;  // of sequences first_sequence ...
     std::uint64_t first_sequence = 1;
     std::uint64_t attribute_from = 1;  // the responder's memory begins here
+    std::uint64_t learned_to = 1;      // nothing is to be learned of what came before
     std::uint64_t last_acked = 0;
     Nanos last_ack_ns = 0;
     unsigned timeouts_in_a_row = 0;

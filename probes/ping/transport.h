@@ -88,7 +88,8 @@ class Transport {
   virtual Result<void> poll(TransportEvents& events) = 0;
   // Descriptors that become readable when poll has work; arm() must be called after poll before waiting on them.
   virtual std::vector<int> wait_fds() const = 0;
-  virtual Result<void> arm() = 0;
+  // True: call poll once more before waiting; what is there, or will be at once, raises no event.
+  virtual Result<bool> arm() = 0;
 
   // Nanoseconds from one stamp to a later one, modulo the clock's width.
   virtual Nanos elapsed_ns(Stamp from, Stamp to) const = 0;

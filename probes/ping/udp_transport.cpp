@@ -58,6 +58,7 @@ class UdpTransport final : public Transport {
       vectors_[i] = {buffers_[i].data(), buffers_[i].size()};
       messages_[i].msg_hdr.msg_iov = &vectors_[i];
       messages_[i].msg_hdr.msg_iovlen = 1;
+      make_room(i);
     }
   }
 
@@ -146,7 +147,7 @@ class UdpTransport final : public Transport {
   }
 
   Result<void> poll(TransportEvents& events) override {
-    std::array<epoll_event, 64> ready{};
+    std::array<epoll_event, 64> ready;
     const int count = epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
     if (count < 0 && errno != EINTR) return errno_error(errno, "epoll_wait on probe sockets");
     for (int i = 0; i < count; ++i) {
@@ -166,7 +167,12 @@ class UdpTransport final : public Transport {
 
   // One epoll descriptor stands for all sockets, also those opened later.
   std::vector<int> wait_fds() const override { return {epoll_.get()}; }
-  Result<void> arm() override { return {}; }
+  // Its descriptor tells of whatever is there; but send stamps come at once, and looking is cheaper than waking for
+  // them.
+  Result<bool> arm() override {
+    return !done_.empty() ||
+           std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return !lane->waiting.empty(); });
+  }
   Nanos elapsed_ns(Stamp from, Stamp to) const override { return static_cast<Nanos>(to - from); }
   std::optional<Stamp> now() const override { return static_cast<Stamp>(clock_.wall_ns()); }
   std::optional<std::uint32_t> take_responder_low_water() override { return std::nullopt; }
@@ -359,22 +365,27 @@ class UdpTransport final : public Transport {
     done_.clear();
   }
 
+  // The kernel writes over the lengths of what it fills, and of nothing else.
+  void make_room(unsigned index) {
+    msghdr& header = messages_[index].msg_hdr;
+    header.msg_name = &names_[index];
+    header.msg_namelen = sizeof names_[index];
+    header.msg_control = controls_[index].bytes.data();
+    header.msg_controllen = controls_[index].bytes.size();
+  }
+
   Result<void> receive(const Lane& lane, TransportEvents& events) {
     for (unsigned round = 0; round < kBatchesPerPoll; ++round) {
-      for (unsigned i = 0; i < kBatch; ++i) {
-        msghdr& header = messages_[i].msg_hdr;
-        header.msg_name = &names_[i];
-        header.msg_namelen = sizeof names_[i];
-        header.msg_control = controls_[i].bytes.data();
-        header.msg_controllen = controls_[i].bytes.size();
-      }
       const int count = ::recvmmsg(lane.socket.get(), messages_.data(), kBatch, MSG_DONTWAIT, nullptr);
       if (count < 0) {
         if (errno == EAGAIN || errno == EINTR) return {};
         return errno_error(errno, "receiving on UDP " + to_text(options_.local, lane.port));
       }
       const Nanos handled = clock_.monotonic_ns();
-      for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) events.on_arrival(arrival_of(lane, i, handled));
+      for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
+        events.on_arrival(arrival_of(lane, i, handled));
+        make_room(i);
+      }
       if (static_cast<unsigned>(count) < kBatch) return {};
     }
     return {};

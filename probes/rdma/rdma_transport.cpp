@@ -55,7 +55,7 @@ class RdmaTransport final : public Transport {
                     std::uint8_t traffic_class, std::span<const std::uint8_t> payload, std::uint64_t cookie) override;
   Result<void> poll(TransportEvents& events) override;
   std::vector<int> wait_fds() const override;
-  Result<void> arm() override;
+  Result<bool> arm() override;
   Nanos elapsed_ns(Stamp from, Stamp to) const override { return sides_[0].queue->clock().elapsed_ns(from, to); }
   std::optional<std::uint32_t> take_responder_low_water() override;
 
@@ -481,14 +481,14 @@ std::vector<int> RdmaTransport::wait_fds() const {
   return {sides_[0].queue->event_fd(), sides_[1].queue->event_fd(), early_fd_.get(), device_->event_fd()};
 }
 
-Result<void> RdmaTransport::arm() {
+Result<bool> RdmaTransport::arm() {
   for (Side& each : sides_) {
-    if (auto armed = each.queue->arm(); !armed) return armed;
+    if (auto armed = each.queue->arm(); !armed) return armed.error();
     // What completed before arming raises no event.
-    if (auto polled = each.queue->poll(each.early, kBatch); !polled) return polled;
+    if (auto polled = each.queue->poll(each.early, kBatch); !polled) return polled.error();
     if (!each.early.empty()) wake();
   }
-  return {};
+  return true;  // poll also looks after the device
 }
 
 std::optional<std::uint32_t> RdmaTransport::take_responder_low_water() {

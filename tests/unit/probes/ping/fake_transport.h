@@ -52,7 +52,7 @@ class FakeTransport final : public probes::Transport {
   }
   Result<void> poll(probes::TransportEvents&) override { return {}; }
   std::vector<int> wait_fds() const override { return {}; }
-  Result<void> arm() override { return {}; }
+  Result<bool> arm() override { return true; }
   Nanos elapsed_ns(probes::Stamp from, probes::Stamp to) const override {
     const probes::Stamp difference = (to - from) & stamp_mask;
     // The half of the range above the middle is the past.

@@ -88,7 +88,7 @@ TEST_CASE("a kernel without PSI, or with it off, is unsupported; a refusal is an
   CHECK(read_cpu_pressure(files, "/none").error().kind == Error::Kind::Permission);
 }
 
-TEST_CASE("the monitor starts, tells its window and stops at once", "[health]") {
+TEST_CASE("the monitor starts, tells its window and stops", "[health]") {
   const SystemClock clock;
   const SystemFiles files;
   HealthMonitor monitor(clock, files, "/none");
