@@ -95,8 +95,8 @@ std::vector<model::MetricSample> MetricsPage::samples(const PageInput& input) co
   for (const auto& [device, totals] : devices_) {
     const probes::EngineStats& sum = totals.sum;
     const Labels labels{{"device", device}};
-    const auto with = [&](const char* key, const std::string& value) {
-      return Labels{{"device", device}, {key, value}};
+    const auto with = [&labels](const char* key, const std::string& value) {
+      return Labels{labels.front(), {key, value}};
     };
     put(out, "weft_probe_endpoint_open", labels, totals.open ? 1 : 0);
     put(out, "weft_probe_sent_total", labels, static_cast<double>(sum.sent));
