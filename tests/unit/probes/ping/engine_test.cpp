@@ -376,7 +376,7 @@ TEST_CASE("engine: who asks or orders something never waits for a turn that does
       return real_->poll(events);
     }
     std::vector<int> wait_fds() const override { return real_->wait_fds(); }
-    Result<void> arm() override { return real_->arm(); }
+    Result<bool> arm() override { return real_->arm(); }
     Nanos elapsed_ns(Stamp from, Stamp to) const override { return real_->elapsed_ns(from, to); }
     std::optional<std::uint32_t> take_responder_low_water() override { return std::nullopt; }
 
