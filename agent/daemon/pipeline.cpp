@@ -18,6 +18,15 @@ constexpr std::size_t kMaxPeerLimitations = 64;
 constexpr std::size_t kWindowBatches = 32;
 constexpr std::size_t kWindowBytes = 8 * 1024 * 1024;
 
+// The course alone.
+model::PathTrace bare(model::PathTrace trace) {
+  for (model::TraceHop& hop : trace.hops) {
+    hop.sent = hop.answered = hop.ce = hop.ecn_capable = 0;
+    hop.rtt_ns.reset();
+  }
+  return trace;
+}
+
 std::string trace_key(const std::string& from, std::uint16_t port, const std::string& to) {
   return "trace " + from + ":" + std::to_string(port) + ">" + to;
 }
@@ -207,14 +216,15 @@ void Pipeline::on_connected() {
   // The aggregator may have forgotten everything but findings: state is said again.
   inventory_due_ = true;
   report_inventory();
-  for (const auto& [key, trace] : traces_) push_trace(trace);
+  for (const auto& [key, trace] : traces_) send({RecordClass::State, key, wire::encode_record(trace)});
 }
 
 void Pipeline::push_trace(const model::PathTrace& trace) {
-  // Counts are evidence of one second and add up; a bare path replaces the one said before.
-  const bool counted = std::any_of(trace.hops.begin(), trace.hops.end(), [](const auto& hop) { return hop.sent > 0; });
-  send({counted ? RecordClass::Sample : RecordClass::State, trace_key(trace.from, trace.source_port, trace.to),
-        wire::encode_record(trace)});
+  // Counts are evidence and add up; a path that is news replaces the one said before, and is never dropped.
+  const std::string key = trace_key(trace.from, trace.source_port, trace.to);
+  const auto said = traces_.find(key);
+  const bool news = said == traces_.end() || !(bare(trace) == bare(said->second));
+  send({news ? RecordClass::State : RecordClass::Sample, key, wire::encode_record(trace)});
 }
 
 void Pipeline::collect(bool starved) {
@@ -245,7 +255,7 @@ void Pipeline::follow_traces(const std::vector<EngineReport>& reports) {
   std::vector<std::string> devices;
   for (const EngineReport& report : reports) devices.push_back(report.endpoint.device);
   std::vector<probes::TraceRequest> requests =
-      trace_requests_->make(reports, follower_.targets(devices), follower_.suspects());
+      trace_requests_->make(reports, follower_.targets(devices), follower_.suspects(), parts_.clock.monotonic_ns());
   if (requests != requested_) {
     tracer_->set_requests(requests);
     requested_ = std::move(requests);
@@ -260,8 +270,7 @@ void Pipeline::follow_traces(const std::vector<EngineReport>& reports) {
     push_trace(trace);
     const std::string key = trace_key(trace.from, trace.source_port, trace.to);
     // Old counts said again would be new evidence.
-    for (model::TraceHop& hop : trace.hops) hop.sent = hop.answered = hop.ce = hop.ecn_capable = 0;
-    if (traces_.size() < kMaxTraces || traces_.count(key) != 0) traces_[key] = std::move(trace);
+    if (traces_.size() < kMaxTraces || traces_.count(key) != 0) traces_[key] = bare(std::move(trace));
   }
   const std::string problem = tracer_->problem();
   if (problem != tracer_problem_ && !problem.empty()) {

@@ -8,12 +8,55 @@ namespace weft::agent {
 namespace {
 
 constexpr std::uint16_t kRocePort = 4791;
+constexpr std::size_t kOwnSuspects = 4, kMaxTrouble = 4096;
+constexpr Nanos kTroubleFor = 5 * kSecond;
+constexpr double kProbesPerHop = 5;  // a second
+// Queues mark and delay on healthy days too: only what could be a finding is worth the routers' answers.
+constexpr double kMarkedShare = 0.2;
+constexpr Nanos kLateBy = kMillisecond;
 
 }  // namespace
 
+void TraceRequests::watch(const EngineReport& report, Nanos now) {
+  std::map<std::string, Nanos> fastest;  // of the paths to one peer
+  for (const model::PathWindow& window : report.windows) {
+    if (!window.rtt_median_ns) continue;
+    const auto [it, fresh] = fastest.emplace(window.key.to, *window.rtt_median_ns);
+    if (!fresh) it->second = std::min(it->second, *window.rtt_median_ns);
+  }
+  for (const model::PathWindow& window : report.windows) {
+    if (window.sent == 0 || window.key.forward_port == 0) continue;
+    const double lost = window.forward.lost + window.back.lost + window.lost_unknown;
+    double weight = lost / window.sent;
+    for (const model::DirectionCounts* way : {&window.forward, &window.back}) {
+      const double marked = way->ecn_capable == 0 ? 0 : double(way->ce) / way->ecn_capable;
+      if (marked >= kMarkedShare) weight = std::max(weight, marked);
+    }
+    if (window.rtt_median_ns && *window.rtt_median_ns > 2 * fastest.at(window.key.to) + kLateBy) {
+      weight = std::max(weight, 0.5);
+    }
+    if (weight <= 0) continue;
+    const PathId id{window.key.from, window.key.to, window.key.forward_port};
+    if (trouble_.size() >= kMaxTrouble && trouble_.count(id) == 0) continue;
+    trouble_[id] = {now + kTroubleFor, weight};
+  }
+}
+
+std::set<TraceRequests::PathId> TraceRequests::own_suspects(Nanos now) {
+  std::erase_if(trouble_, [&](const auto& row) { return row.second.until <= now; });
+  std::vector<std::pair<double, PathId>> worst;
+  for (const auto& [id, trouble] : trouble_) worst.emplace_back(-trouble.weight, id);
+  std::sort(worst.begin(), worst.end());
+  std::set<PathId> out;
+  for (std::size_t i = 0; i < worst.size() && i < kOwnSuspects; ++i) out.insert(worst[i].second);
+  return out;
+}
+
 std::vector<probes::TraceRequest> TraceRequests::make(
     const std::vector<EngineReport>& reports, const std::map<std::string, std::vector<model::PlanTarget>>& targets,
-    const std::vector<model::PlanTrace>& suspects) {
+    const std::vector<model::PlanTrace>& suspects, Nanos now) {
+  for (const EngineReport& report : reports) watch(report, now);
+  const std::set<PathId> own = own_suspects(now);
   std::vector<probes::TraceRequest> suspected, used, spare;
   std::set<std::pair<std::string, std::string>> pairs;
   for (const EngineReport& report : reports) {
@@ -54,7 +97,10 @@ std::vector<probes::TraceRequest> TraceRequests::make(
     }
     const auto once = [&](std::vector<probes::TraceRequest>& out, const std::string& to, const std::string& to_address,
                           std::uint16_t port) {
-      if (counted.count({to, port}) == 0) add(out, to, to_address, port);
+      if (counted.count({to, port}) != 0) return;
+      const bool troubled = own.count({from, to, port}) != 0;
+      add(troubled ? suspected : out, to, to_address, port);
+      if (troubled) suspected.back().probes_per_hop_per_s = kProbesPerHop;
     };
     const auto mine = targets.find(report.spec.device);
     if (mine != targets.end()) {

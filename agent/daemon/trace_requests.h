@@ -1,10 +1,13 @@
-// Which paths to trace: own prober ports to each target, own responder ports to each peer that holds a lease here.
-// Pure, apart from the hop counts it remembers. Main loop only.
+// Which paths to trace: own prober ports to each target, own responder ports to each peer that holds a lease here. A
+// path in trouble is a suspect at once, for some seconds: the counts of its hops are there when the aggregator asks
+// which link it is. Pure, apart from the hop counts and the trouble it remembers. Main loop only.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,10 +26,20 @@ class TraceRequests {
   // suspects: paths whose routers the plan wants counted.
   std::vector<probes::TraceRequest> make(const std::vector<EngineReport>& reports,
                                          const std::map<std::string, std::vector<model::PlanTarget>>& targets,
-                                         const std::vector<model::PlanTrace>& suspects);
+                                         const std::vector<model::PlanTrace>& suspects, Nanos now);
   std::size_t left_out() const { return left_out_; }
 
  private:
+  struct Trouble {
+    Nanos until = 0;
+    double weight = 0;  // share of probes lost, late or marked
+  };
+  // By (from, to) and source port.
+  using PathId = std::tuple<std::string, std::string, std::uint16_t>;
+  void watch(const EngineReport& report, Nanos now);
+  // The worst, none of them for want of another: at most kOwnSuspects.
+  std::set<PathId> own_suspects(Nanos now);
+
   std::string host_;
   std::uint8_t traffic_class_;
   std::size_t max_requests_;
@@ -34,6 +47,7 @@ class TraceRequests {
   // Routers on the way out, as the peer saw them: by (from, to) and source port. Learned from windows; kept, because a
   // path that loses everything tells no hop count any more.
   std::map<std::pair<std::string, std::string>, std::map<std::uint16_t, std::uint8_t>> hops_;
+  std::map<PathId, Trouble> trouble_;
 };
 
 }  // namespace weft::agent

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace weft::localise {
 namespace {
@@ -9,6 +10,8 @@ namespace {
 constexpr std::size_t kMaxKeys = 20'000;
 constexpr std::size_t kMaxReports = 64;
 constexpr Nanos kMemory = 90 * kSecond;
+constexpr double kHabitKnown = 10;  // probes, before silence means anything
+constexpr double kHabitSize = 400;  // probes remembered of a router, about
 
 double binomial(double bad, double good, double p) {
   p = std::clamp(p, 0.001, 0.995);
@@ -25,6 +28,7 @@ void HopEvidence::add(const model::PathTrace& trace, EndpointId from, EndpointId
     if (hop.ttl == 0 || hop.ttl > 32) return;
     if (report.hops.size() < hop.ttl) report.hops.resize(hop.ttl);
     Hop& out = report.hops[hop.ttl - 1U];
+    out.router = hop.address;
     out.sent = std::min<std::uint16_t>(hop.sent, 1000);
     out.answered = std::min(hop.answered, out.sent);
     out.ecn_capable = std::min(hop.ecn_capable, out.answered);
@@ -37,84 +41,164 @@ void HopEvidence::add(const model::PathTrace& trace, EndpointId from, EndpointId
   if (reports_.size() >= kMaxKeys && reports_.count(key) == 0) return;
   auto& reports = reports_[key];
   reports.push_back(std::move(report));
-  if (reports.size() > kMaxReports) reports.pop_front();
+  if (reports.size() <= kMaxReports) return;
+  absorb(reports.front());
+  reports.pop_front();
+}
+
+void HopEvidence::absorb(const Report& report) {
+  for (const Hop& hop : report.hops) {
+    if (hop.suspected || hop.sent == 0 || hop.router.empty()) continue;
+    if (habits_.size() >= kMaxKeys && habits_.count(hop.router) == 0) continue;
+    Answers& habit = habits_[hop.router];
+    habit.sent += hop.sent;
+    habit.answered += hop.answered;
+    if (habit.sent > kHabitSize) {
+      habit.sent /= 2;
+      habit.answered /= 2;
+    }
+  }
 }
 
 void HopEvidence::expire(Nanos now) {
   for (auto it = reports_.begin(); it != reports_.end();) {
-    while (!it->second.empty() && now - it->second.front().received > kMemory) it->second.pop_front();
+    while (!it->second.empty() && now - it->second.front().received > kMemory) {
+      absorb(it->second.front());
+      it->second.pop_front();
+    }
     it = it->second.empty() ? reports_.erase(it) : std::next(it);
   }
 }
 
+void HopEvidence::forget() {
+  for (const auto& [key, reports] : reports_) {
+    for (const Report& report : reports) absorb(report);
+  }
+  reports_.clear();
+}
+
+HopEvidence::Places HopEvidence::places(const Route& route, const std::vector<LinkId>& suspects) {
+  // The far end of link i is hop i; the last link ends at the host, where no hop answers.
+  Places out{std::vector<std::size_t>(suspects.size(), route.links.size()), 0};
+  for (std::size_t s = 0; s < suspects.size(); ++s) {
+    const auto at = std::find(route.links.begin(), route.links.end(), suspects[s]);
+    if (at == route.links.end()) continue;
+    out.place[s] = static_cast<std::size_t>(at - route.links.begin());
+    ++out.here;
+  }
+  return out;
+}
+
+// How each router answers probes that crossed no suspect, or came before the trouble.
+std::map<std::string, HopEvidence::Answers> HopEvidence::mark_and_measure(const Fabric& fabric,
+                                                                          const std::vector<LinkId>& suspects,
+                                                                          Nanos since) {
+  std::map<std::string, Answers> out;
+  for (auto& [key, reports] : reports_) {
+    const Route* route = fabric.traced(key.from, key.to, key.port);
+    const Places at = route == nullptr ? Places{} : places(*route, suspects);
+    const std::size_t first = at.place.empty() ? 0 : *std::min_element(at.place.begin(), at.place.end());
+    for (Report& report : reports) {
+      for (std::size_t h = 0; h < report.hops.size(); ++h) {
+        Hop& hop = report.hops[h];
+        if (hop.sent == 0 || hop.router.empty()) continue;
+        if (report.received > since && (route == nullptr || h >= first)) {
+          hop.suspected = true;
+          continue;
+        }
+        if (hop.suspected) continue;
+        out[hop.router].sent += hop.sent;
+        out[hop.router].answered += hop.answered;
+      }
+    }
+  }
+  return out;
+}
+
 std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std::vector<LinkId>& suspects,
-                                                Trouble trouble, double ratio, double excess_ns, Nanos since) const {
+                                                Trouble trouble, double ratio, double excess_ns, Nanos since) {
+  if (suspects.size() < 2) return std::nullopt;
+  const auto now_answers = mark_and_measure(fabric, suspects, since);
+  const auto habit_of = [&](const std::string& router) {
+    Answers out;
+    for (const std::map<std::string, Answers>* from : {&std::as_const(habits_), &now_answers}) {
+      if (const auto found = from->find(router); found != from->end()) {
+        out.sent += found->second.sent;
+        out.answered += found->second.answered;
+      }
+    }
+    return out;
+  };
+
   std::vector<double> score(suspects.size(), 0);
   double tries = 0;
+  std::map<std::pair<std::string, std::vector<bool>>, Answers> tallies;  // by router and the suspects crossed
   for (const auto& [key, reports] : reports_) {
     const Route* route = fabric.traced(key.from, key.to, key.port);
     if (route == nullptr || !route->full || route->routers == 0) continue;
-    // The far end of link i is hop i; the last link ends at the host, where no hop answers.
-    std::vector<std::size_t> place(suspects.size(), route->links.size());
-    std::size_t here = 0;
-    for (std::size_t s = 0; s < suspects.size(); ++s) {
-      const auto at = std::find(route->links.begin(), route->links.end(), suspects[s]);
-      if (at == route->links.end()) continue;
-      place[s] = static_cast<std::size_t>(at - route->links.begin());
-      ++here;
-    }
-    if (here != suspects.size() || here < 2) continue;
+    const Places at = places(*route, suspects);
+    if (at.here != suspects.size()) continue;
     for (std::size_t h = 0; h < route->routers; ++h) {
-      double before_sent = 0;
-      double before_answered = 0;
+      std::vector<bool> beyond(suspects.size());
+      for (std::size_t s = 0; s < suspects.size(); ++s) beyond[s] = h >= at.place[s];
+      // Before all suspects or beyond all of them: it does not tell them apart.
+      if (std::count(beyond.begin(), beyond.end(), true) % static_cast<std::ptrdiff_t>(suspects.size()) == 0) continue;
       double before_rtt = -1;
       for (const Report& report : reports) {
-        if (h >= report.hops.size() || report.received > since) continue;
-        before_sent += report.hops[h].sent;
-        before_answered += report.hops[h].answered;
-        if (report.hops[h].rtt >= 0) before_rtt = static_cast<double>(report.hops[h].rtt);
+        if (report.received <= since && h < report.hops.size() && report.hops[h].rtt >= 0) {
+          before_rtt = static_cast<double>(report.hops[h].rtt);
+        }
       }
-      // How often the router is silent anyway; a few answers do not make it a reliable one.
-      const double silent = std::clamp((2 + before_sent - before_answered) / (25 + before_sent), 0.05, 0.9);
       for (const Report& report : reports) {
         if (h >= report.hops.size() || report.received <= since) continue;
         const Hop& hop = report.hops[h];
         if (hop.sent == 0) continue;
-        double least = before_rtt;
-        for (const Hop& other : report.hops) {
-          if (before_rtt < 0 && other.rtt >= 0 && (least < 0 || static_cast<double>(other.rtt) < least)) {
-            least = static_cast<double>(other.rtt);
+        switch (trouble) {
+          case Trouble::Loss: {
+            Answers& tally = tallies[{hop.router, beyond}];
+            tally.sent += hop.sent;
+            tally.answered += hop.answered;
+            break;
           }
-        }
-        for (std::size_t s = 0; s < suspects.size(); ++s) {
-          const bool beyond = h >= place[s];
-          switch (trouble) {
-            case Trouble::Loss: {
-              const double p = beyond ? 1 - (1 - silent) * (1 - ratio) : silent;
-              score[s] += binomial(hop.sent - hop.answered, hop.answered, p);
-              if (s == 0) tries += hop.sent;
-              break;
+          case Trouble::Delay: {
+            double least = before_rtt;
+            for (const Hop& other : report.hops) {
+              if (before_rtt < 0 && other.rtt >= 0 && (least < 0 || static_cast<double>(other.rtt) < least)) {
+                least = static_cast<double>(other.rtt);
+              }
             }
-            case Trouble::Delay:
-              if (hop.rtt < 0 || least < 0) break;
-              // One median a report, however many answers: a slow router errs in all of them together.
-              score[s] += std::log((static_cast<double>(hop.rtt) > least + excess_ns / 2) == beyond ? 0.9 : 0.1);
-              if (s == 0) tries += hop.answered;
-              break;
-            case Trouble::Ce:
-              score[s] += binomial(hop.ce, hop.ecn_capable - hop.ce, beyond ? ratio : 0.01);
-              if (s == 0) tries += hop.ecn_capable;
-              break;
+            if (hop.rtt < 0 || least < 0) break;
+            // One median a report, however many answers: a slow router errs in all of them together.
+            const bool late = static_cast<double>(hop.rtt) > least + excess_ns / 2;
+            for (std::size_t s = 0; s < suspects.size(); ++s) score[s] += std::log(late == beyond[s] ? 0.9 : 0.1);
+            tries += hop.answered;
+            break;
           }
+          case Trouble::Ce:
+            for (std::size_t s = 0; s < suspects.size(); ++s) {
+              score[s] += binomial(hop.ce, hop.ecn_capable - hop.ce, beyond[s] ? ratio : 0.01);
+            }
+            tries += hop.ecn_capable;
+            break;
         }
       }
     }
   }
-  if (tries <= 0 || suspects.size() < 2) return std::nullopt;
-  std::size_t best = 0;
-  for (std::size_t s = 1; s < score.size(); ++s) {
-    if (score[s] > score[best]) best = s;
+  for (const auto& [where, tally] : tallies) {
+    const Answers habit = habit_of(where.first);
+    double silent = std::clamp((0.5 + habit.silent()) / (10 + habit.sent), 0.01, 0.95);
+    const auto lossy = [&] { return 1 - (1 - silent) * (1 - ratio); };
+    const double worst = 1 - (1 - silent) * (1 - std::min(0.95, 1.5 * ratio));
+    const double most = tally.sent * worst;
+    if (tally.silent() > most + 3 * std::sqrt(most * (1 - worst)) + 1) continue;
+    if (habit.sent < kHabitKnown) silent = std::clamp(tally.silent() / tally.sent, silent, 0.95);
+    for (std::size_t s = 0; s < suspects.size(); ++s) {
+      score[s] += binomial(tally.silent(), tally.answered, where.second[s] ? lossy() : silent);
+    }
+    tries += tally.sent;
   }
+  if (tries <= 0) return std::nullopt;
+  const auto best = static_cast<std::size_t>(std::max_element(score.begin(), score.end()) - score.begin());
   double second = -1e300;
   for (std::size_t s = 0; s < score.size(); ++s) {
     if (s != best) second = std::max(second, score[s]);

@@ -1,6 +1,11 @@
 // Tells links apart that every path crosses together (with two leaves: l1>s1 and s1>l2), by probes that end at a hop: a
 // hop beyond the sick link is silent, late or marked more often than one before it. Only separates suspects; never
-// raises anything by itself, for routers limit and delay their answers as they like. Bounded; not thread safe.
+// raises anything by itself.
+//
+// Routers answer as they like, so an answer weighs more than silence. An answer shows that the links up to there let
+// the probe pass. Silence speaks against a link only at a router that is known to answer: by what it answered before
+// the trouble, or answers now to probes that cross no suspect. A router that is silent more often than any suspect
+// explains is left out. Bounded; not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lib/base/clock.h"
@@ -29,14 +35,21 @@ class HopEvidence {
   void add(const model::PathTrace& trace, EndpointId from, EndpointId to, Nanos received);
   // Among suspects that lie on one way: the one that hops since `since` speak for. Nothing without counted hops.
   std::optional<Separation> separate(const Fabric& fabric, const std::vector<LinkId>& suspects, Trouble trouble,
-                                     double ratio, double excess_ns, Nanos since) const;
+                                     double ratio, double excess_ns, Nanos since);
   void expire(Nanos now);
-  void forget() { reports_.clear(); }
+  // All but how well each router answers.
+  void forget();
 
  private:
+  struct Answers {
+    double sent = 0, answered = 0;
+    double silent() const { return sent - answered; }
+  };
   struct Hop {
+    std::string router;  // empty: not known
     std::uint16_t sent = 0, answered = 0, ce = 0, ecn_capable = 0;
     Nanos rtt = -1;
+    bool suspected = false;  // crossed a suspect: says nothing about how the router answers
   };
   struct Report {
     Nanos received = 0;
@@ -47,7 +60,18 @@ class HopEvidence {
     std::uint16_t port;
     auto operator<=>(const Key&) const = default;
   };
+  // Where a hop lies among the suspects: at or beyond place[s] it has crossed suspect s.
+  struct Places {
+    std::vector<std::size_t> place;
+    std::size_t here = 0;
+  };
+  static Places places(const Route& route, const std::vector<LinkId>& suspects);
+  std::map<std::string, Answers> mark_and_measure(const Fabric& fabric, const std::vector<LinkId>& suspects,
+                                                  Nanos since);
+  void absorb(const Report& report);
+
   std::map<Key, std::deque<Report>> reports_;
+  std::map<std::string, Answers> habits_;  // by router, of reports that are gone
 };
 
 }  // namespace weft::localise

@@ -7,11 +7,6 @@
 namespace weft::probes {
 namespace {
 
-constexpr Nanos kUnknownBusy = std::numeric_limits<Nanos>::max();
-constexpr std::size_t kMaxRouters = 4096;
-constexpr unsigned kMaxUnknownInFlight = 16;
-constexpr int kLateFactor = 5;  // answers are taken this many timeouts after sending
-
 std::string identity(const TraceRequest& r) {
   std::string key;
   for (const std::string* part : {&r.from, &r.to, &r.from_address, &r.to_address, &r.netdev}) {
@@ -122,7 +117,7 @@ void TraceSchedule::forget(std::uint64_t id, Nanos now) {
       ++it;
       continue;
     }
-    if (it->second.charged.empty() && !it->second.timed_out && !it->second.counted) {
+    if (it->second.charged.empty() && !it->second.timed_out && it->second.purpose == Purpose::Course) {
       Seen& s = seen_[seen_key(trace, it->second.ttl)];
       if (s.in_flight_unknown > 0) --s.in_flight_unknown;
     }
@@ -187,148 +182,6 @@ void TraceSchedule::extend_scope(SeenKey key, Nanos now) {
   }
 }
 
-// Lower goes first.
-unsigned TraceSchedule::priority(const Trace& trace, std::uint8_t ttl) const {
-  const Hop& hop = trace.hops[ttl - 1U];
-  const Seen& s = seen(trace, ttl);
-  const std::size_t distinct = s.ports_by_address.size();
-  if (hop.address.empty()) {
-    if (hop.unanswered >= limits_.tries) return 5;
-    if (distinct != 1) return 0;
-    return shared_address(trace, ttl).empty() ? 1 : 3;
-  }
-  return distinct >= 2 ? 2 : 4;
-}
-
-double& TraceSchedule::refill(Bucket& bucket, Nanos now, double rate_per_s, double burst) {
-  if (bucket.last == 0) bucket = {burst, now};
-  const double gained = static_cast<double>(std::max<Nanos>(0, now - bucket.last)) * 1e-9 * rate_per_s;
-  bucket.tokens = std::min(burst, bucket.tokens + gained);
-  bucket.last = now;
-  return bucket.tokens;
-}
-
-double& TraceSchedule::router_tokens(const std::string& router, Nanos now) {
-  if (routers_.size() >= kMaxRouters && !routers_.contains(router)) {
-    std::erase_if(routers_, [&](const auto& r) { return r.second.last + 60 * kSecond < now; });
-    if (routers_.size() >= kMaxRouters) routers_.erase(routers_.begin());
-  }
-  const auto it = routers_.try_emplace(router).first;
-  return refill(it->second, now, limits_.router_rate_per_s, limits_.router_burst);
-}
-
-TraceSchedule::Payer TraceSchedule::payer(const Trace& trace, std::uint8_t ttl, Nanos now) {
-  const Hop& hop = trace.hops[ttl - 1U];
-  const Seen& s = seen(trace, ttl);
-  std::string best = hop.address;
-  if (best.empty()) {
-    double most = -1e9;
-    const auto consider = [&](const std::string& router) {
-      if (const double tokens = router_tokens(router, now); tokens > most) {
-        most = tokens;
-        best = router;
-      }
-    };
-    for (const auto& [address, ports] : s.ports_by_address) consider(address);
-    if (!s.host.empty()) consider(s.host);
-  }
-  if (best.empty()) {
-    // Nobody known there: one at a time, so that a burst does not use up a shared router before its name is known;
-    // more at once the more it looks like plain silence.
-    const unsigned allowed = std::min(1 + s.timeouts_unknown, kMaxUnknownInFlight);
-    return {"", s.in_flight_unknown < allowed ? 0 : kUnknownBusy};
-  }
-  const double tokens = router_tokens(best, now);
-  if (tokens >= 1) return {best, 0};
-  if (limits_.router_rate_per_s <= 0) return {best, kUnknownBusy};
-  return {best, static_cast<Nanos>((1 - tokens) / limits_.router_rate_per_s * 1e9) + 1};
-}
-
-std::uint16_t TraceSchedule::new_token() {
-  do ++last_token_;
-  while (last_token_ == 0 || pending_.contains(last_token_));
-  return last_token_;
-}
-
-std::optional<TraceSend> TraceSchedule::next(Nanos now) {
-  expire(now);
-  if (pending_.size() >= 32768) return std::nullopt;
-  if (auto counted = next_counted(now)) return counted;
-  refill(overall_, now, limits_.rate_per_s, limits_.burst);
-  if (overall_.tokens < 1) return std::nullopt;
-
-  using Rank = std::tuple<unsigned, Nanos, std::uint8_t, std::uint64_t>;
-  std::optional<Rank> best;
-  std::string best_router;
-  for (auto& [id, trace] : traces_) {
-    for (std::size_t i = 0; i < trace.hops.size(); ++i) {
-      const Hop& hop = trace.hops[i];
-      if (hop.in_flight || hop.due > now) continue;
-      const auto ttl = static_cast<std::uint8_t>(i + 1);
-      const Rank rank{priority(trace, ttl), hop.due, ttl, id};
-      if (best && !(rank < *best)) continue;
-      Payer p = payer(trace, ttl, now);
-      if (p.wait_ns != 0) continue;
-      best = rank;
-      best_router = std::move(p.router);
-    }
-  }
-  if (!best) return std::nullopt;
-
-  const auto ttl = std::get<2>(*best);
-  const auto id = std::get<3>(*best);
-  Trace& trace = traces_.at(id);
-  overall_.tokens -= 1;
-  if (best_router.empty()) {
-    ++seen_[seen_key(trace, ttl)].in_flight_unknown;
-  } else {
-    router_tokens(best_router, now) -= 1;
-  }
-  trace.hops[ttl - 1U].in_flight = true;
-  ++trace.hops[ttl - 1U].asked;
-  return make(id, trace, ttl, best_router, false, now);
-}
-
-TraceSend TraceSchedule::make(std::uint64_t id, Trace& trace, std::uint8_t ttl, const std::string& charged,
-                              bool counted, Nanos now) {
-  TraceProbe probe;
-  probe.source = trace.source;
-  probe.destination = trace.destination;
-  probe.source_port = trace.request.source_port;
-  probe.destination_port = trace.request.destination_port;
-  probe.tos = static_cast<std::uint8_t>((trace.request.traffic_class & 0xfc) | 2);
-  probe.ttl = ttl;
-  probe.token = new_token();
-  ++stats_.sent;
-  pending_.emplace(probe.token, Pending{id, ttl, charged, probe, now, false, counted});
-  return TraceSend{probe, trace.request.netdev};
-}
-
-std::optional<TraceSend> TraceSchedule::next_counted(Nanos now) {
-  refill(counted_, now, limits_.counted_rate_per_s, std::max(1.0, limits_.counted_rate_per_s / 10));
-  if (counted_.tokens < 1) return std::nullopt;
-  std::uint64_t id = 0;
-  std::size_t index = 0;
-  Nanos earliest = now + 1;
-  for (auto& [trace_id, trace] : traces_) {
-    if (trace.request.probes_per_hop_per_s <= 0) continue;
-    for (std::size_t i = 0; i < trace.hops.size(); ++i) {
-      if (trace.hops[i].counted_due >= earliest) continue;
-      earliest = trace.hops[i].counted_due;
-      id = trace_id;
-      index = i;
-    }
-  }
-  if (id == 0) return std::nullopt;
-  counted_.tokens -= 1;
-  Trace& trace = traces_.at(id);
-  const auto period = static_cast<Nanos>(1e9 / trace.request.probes_per_hop_per_s);
-  Hop& hop = trace.hops[index];
-  // Not behind by more than one: a sender that was held up must not send a burst.
-  hop.counted_due = std::max(hop.counted_due + period, now);
-  return make(id, trace, static_cast<std::uint8_t>(index + 1), "", true, now);
-}
-
 void TraceSchedule::count(Hop& hop, const IcmpAnswer* answer, Nanos rtt_ns) {
   if (hop.sent == std::numeric_limits<std::uint16_t>::max()) return;
   ++hop.sent;
@@ -339,33 +192,23 @@ void TraceSchedule::count(Hop& hop, const IcmpAnswer* answer, Nanos rtt_ns) {
   hop.rtts_ns.push_back(rtt_ns);
 }
 
-Nanos TraceSchedule::wake_at(Nanos now) {
-  Nanos at = now + 10 * kSecond;
-  for (const auto& [token, p] : pending_) {
-    const Nanos timeouts = p.timed_out ? kLateFactor : 1;
-    at = std::min(at, p.sent_at + timeouts * limits_.answer_timeout_ns);
+void TraceSchedule::trial_ended(bool answered, Nanos now) {
+  ++trial_.ended;
+  trial_.answered += answered ? 1 : 0;
+  if (trial_.ended < routers_.trial_packets()) return;
+  routers_.tried(trial_.router, trial_.answered, now);
+  // A willing router's trial shows how reliably it answers; an unwilling one's only that it was asked too much.
+  const auto trace = traces_.find(trial_.trace);
+  if (routers_.willing(trial_.router) && trace != traces_.end() && trial_.ttl <= trace->second.hops.size()) {
+    Hop& hop = trace->second.hops[trial_.ttl - 1U];
+    hop.sent = static_cast<std::uint16_t>(hop.sent + trial_.ended);
+    hop.answered = static_cast<std::uint16_t>(hop.answered + trial_.answered);
   }
-  const double lacking = overall_.last == 0 ? 0 : 1 - overall_.tokens;
-  const Nanos overall =
-      lacking <= 0 || limits_.rate_per_s <= 0 ? now : now + static_cast<Nanos>(lacking / limits_.rate_per_s * 1e9) + 1;
-  for (const auto& [id, trace] : traces_) {
-    for (std::size_t i = 0; i < trace.hops.size(); ++i) {
-      const Hop& hop = trace.hops[i];
-      if (trace.request.probes_per_hop_per_s > 0) at = std::min(at, hop.counted_due);
-      if (hop.in_flight) continue;
-      if (hop.due > now) {
-        at = std::min(at, std::max(hop.due, overall));
-        continue;
-      }
-      const Payer p = payer(trace, static_cast<std::uint8_t>(i + 1), now);
-      if (p.wait_ns != kUnknownBusy) at = std::min(at, std::max(now + p.wait_ns, overall));
-    }
-  }
-  return std::max(at, now + kMillisecond);
+  trial_ = {};
 }
 
 // The packet will not be answered (or could not be sent): ask again later.
-void TraceSchedule::hop_over(Pending& pending, Nanos now) {
+void TraceSchedule::hop_over(Pending& pending, bool failed, Nanos now) {
   Trace& trace = traces_.at(pending.trace);
   pending.timed_out = true;
   if (pending.charged.empty()) {
@@ -377,11 +220,9 @@ void TraceSchedule::hop_over(Pending& pending, Nanos now) {
   Hop& hop = trace.hops[pending.ttl - 1U];
   hop.in_flight = false;
   ++hop.unanswered;
+  if (!hop.address.empty() && !failed) count(hop, nullptr, 0);
   // A router known to be there that stays silent is most likely at its limit.
-  if (!hop.address.empty()) {
-    double& tokens = router_tokens(hop.address, now);
-    tokens = std::min(tokens, 0.0);
-  }
+  if (!hop.address.empty()) routers_.spent(hop.address, now);
   const unsigned doublings = std::min(hop.unanswered - 1, 16U);
   hop.due = now + std::min(limits_.silent_back_off_max_ns, limits_.answer_timeout_ns << doublings);
   if (hop.unanswered == limits_.tries) trace.changed = true;
@@ -396,12 +237,19 @@ void TraceSchedule::expire(Nanos now) {
     Pending& p = it->second;
     if (!p.timed_out && p.sent_at + limits_.answer_timeout_ns <= now) {
       ++stats_.timeouts;
-      if (p.counted) {
-        p.timed_out = true;
-        Trace& trace = traces_.at(p.trace);
-        if (p.ttl <= trace.hops.size()) count(trace.hops[p.ttl - 1U], nullptr, 0);
-      } else {
-        hop_over(p, now);
+      Trace& trace = traces_.at(p.trace);
+      switch (p.purpose) {
+        case Purpose::Course:
+          hop_over(p, false, now);
+          break;
+        case Purpose::Suspect:
+          p.timed_out = true;
+          if (p.ttl <= trace.hops.size()) count(trace.hops[p.ttl - 1U], nullptr, 0);
+          break;
+        case Purpose::Trial:
+          p.timed_out = true;
+          trial_ended(false, now);
+          break;
       }
     }
     it = p.sent_at + kLateFactor * limits_.answer_timeout_ns <= now ? pending_.erase(it) : std::next(it);
@@ -412,9 +260,11 @@ void TraceSchedule::on_send_error(std::uint16_t token, Nanos now) {
   const auto it = pending_.find(token);
   if (it == pending_.end()) return;
   ++stats_.send_errors;
-  if (!it->second.timed_out && !it->second.counted) {
-    if (!it->second.charged.empty()) router_tokens(it->second.charged, now) += 1;
-    hop_over(it->second, now);
+  if (!it->second.timed_out) {
+    Pending& pending = it->second;
+    if (pending.purpose != Purpose::Trial && !pending.charged.empty()) routers_.take(pending.charged, -1, now);
+    if (pending.purpose == Purpose::Course) hop_over(pending, true, now);
+    if (pending.purpose == Purpose::Trial) trial_ended(false, now);
   }
   pending_.erase(it);
 }
@@ -439,11 +289,19 @@ void TraceSchedule::on_answer(const IcmpParse& parsed, Nanos now) {
   Trace& trace = traces_.at(pending.trace);
   const std::string responder = answer.responder.to_string();
   Seen& s = seen_[seen_key(trace, pending.ttl)];
-  if (pending.counted) {
+  if (pending.purpose == Purpose::Trial) {
+    if (!pending.timed_out) trial_ended(responder == pending.charged, now);
+    return;
+  }
+  if (pending.charged != responder) {
+    if (!pending.charged.empty()) routers_.take(pending.charged, -1, now);
+    routers_.take(responder, 1, now);
+  }
+  if (pending.purpose == Purpose::Suspect) {
     if (pending.ttl > trace.hops.size()) return;
     Hop& hop = trace.hops[pending.ttl - 1U];
     if (!pending.timed_out) count(hop, &answer, now - pending.sent_at);
-    // It also tells the hop; the budgets are not touched by it.
+    // It also tells the hop.
     if (answer.responder == trace.destination) return;
     hop.answered_at = now;
     hop.unanswered = 0;
@@ -452,16 +310,15 @@ void TraceSchedule::on_answer(const IcmpParse& parsed, Nanos now) {
     extend(trace, now);
     return;
   }
-  if (pending.charged != responder) {
-    if (!pending.charged.empty()) router_tokens(pending.charged, now) += 1;
-    router_tokens(responder, now) -= 1;
-  }
   if (pending.charged.empty() && !pending.timed_out && s.in_flight_unknown > 0) --s.in_flight_unknown;
   s.timeouts_unknown = 0;
   if (pending.ttl > trace.hops.size()) return;
 
   Hop& hop = trace.hops[pending.ttl - 1U];
-  if (!pending.timed_out) hop.in_flight = false;
+  if (!pending.timed_out) {
+    hop.in_flight = false;
+    count(hop, &answer, now - pending.sent_at);
+  }
   hop.unanswered = 0;
   hop.answered_at = now;
   hop.rtt_ns = now - pending.sent_at;
@@ -538,7 +395,9 @@ std::vector<model::PathTrace> TraceSchedule::take_changed(Nanos now) {
   std::vector<model::PathTrace> out;
   for (auto& [id, trace] : traces_) {
     const bool counted = std::any_of(trace.hops.begin(), trace.hops.end(), [](const Hop& hop) { return hop.sent > 0; });
-    const Nanos pause = counted ? limits_.counted_report_ns : limits_.refresh_ns;
+    const Nanos pause = !counted                                 ? limits_.refresh_ns
+                        : trace.request.probes_per_hop_per_s > 0 ? limits_.suspect_report_ns
+                                                                 : limits_.counted_report_ns;
     if (!trace.changed && now - trace.emitted_at < pause) continue;
     const bool anything = trace.hops.empty() || std::any_of(trace.hops.begin(), trace.hops.end(), [](const Hop& hop) {
                             return hop.answered_at > 0 || hop.unanswered > 0;

@@ -2,12 +2,13 @@
 //
 // Routers answer few ICMP errors (Linux: 6 in a burst, then one a second to each source), so the answers of a router
 // are a budget, shared by every path that crosses it:
-// - each router address has a token bucket, and so has the whole tracer;
+// - each router address has a token bucket (router_budgets.h), and so has the whole tracer;
 // - hops that decide the path come first (where sibling ports saw different routers, or nothing is known yet), hops
 //   that every port shares come last;
 // - where at least agreeing_ports ports of a pair saw one and the same router at a TTL (at TTL 1: ports of one source
 //   address), the other ports' hop is taken to be that router until it is measured; one disagreement withdraws that;
-// - a path under suspicion is asked all along its way many times a second, and its answers are counted;
+// - a path under suspicion is asked all along its way as often as its routers bear, before any other;
+// - what was asked and answered is counted, for judging; packets that a router was asked beyond its budget are not;
 // - silence is unknown: asked again with back-off, never loss, and never erases what was known (a path must stay known
 //   when its link dies), until keep_ns is over.
 // Not thread safe.
@@ -24,6 +25,7 @@
 #include "lib/base/result.h"
 #include "lib/model/path.h"
 #include "probes/trace/icmp.h"
+#include "probes/trace/router_budgets.h"
 
 namespace weft::probes {
 
@@ -37,15 +39,14 @@ struct TraceRequest {
   // never sees one. Unknown: asked hop by hop until the host answers or two hops in a row are silent.
   std::optional<std::uint8_t> hops;
   std::uint8_t traffic_class = 0;  // DSCP << 2; ECT(0) is added
-  // A path under suspicion: each hop is asked this often, past the routers' budgets, and counted in the TraceHops of a
-  // report a second. A router at its ICMP limit answers less than it gets: the counts show that, and blame nobody here.
+  // A path under suspicion: each hop is asked this often, as far as its router's budget goes, and reported each second.
   double probes_per_hop_per_s = 0;
   bool operator==(const TraceRequest&) const = default;
 };
 
 struct TraceLimits {
-  double router_rate_per_s = 0.9, router_burst = 5;  // below Linux's 1/s and 6
-  double rate_per_s = 50, burst = 20;                // of everything sent
+  RouterLimits routers;
+  double rate_per_s = 50, burst = 20;  // of everything sent
   Nanos answer_timeout_ns = kSecond;
   unsigned tries = 3;  // before a hop counts as silent
   Nanos silent_back_off_max_ns = 60 * kSecond;
@@ -55,8 +56,8 @@ struct TraceLimits {
   unsigned agreeing_ports = 8;
   std::uint8_t max_ttl = 30;
   std::size_t max_traces = 1024;
-  double counted_rate_per_s = 200;  // of packets of paths under suspicion, all together
-  Nanos counted_report_ns = kSecond;
+  double suspect_rate_per_s = 200;  // of packets of paths under suspicion, all together
+  Nanos suspect_report_ns = kSecond, counted_report_ns = 10 * kSecond;
 };
 
 struct TraceHopView {
@@ -86,7 +87,7 @@ struct TraceSend {
 
 class TraceSchedule {
  public:
-  explicit TraceSchedule(TraceLimits limits) : limits_(limits) {}
+  explicit TraceSchedule(TraceLimits limits) : limits_(limits), routers_(limits.routers) {}
 
   // Replaces the requests; what is known of kept ones lives on. A change of hop count or rate keeps the hops known.
   // Invalid when an address is bad (the others are taken), Exhausted past max_traces.
@@ -100,13 +101,14 @@ class TraceSchedule {
   // The packet with this token could not be sent.
   void on_send_error(std::uint16_t token, Nanos now);
 
-  // Traces that changed or were confirmed since the last call, and once a second those that are counted.
+  // Traces that changed or were confirmed since the last call, and once a second those with counts.
   std::vector<model::PathTrace> take_changed(Nanos now);
   std::vector<TraceView> views() const;
   bool finished() const;
   const TraceStats& stats() const { return stats_; }
 
  private:
+  enum class Purpose : std::uint8_t { Course, Suspect, Trial };
   struct Hop {
     std::string address;
     Nanos answered_at = 0;
@@ -115,8 +117,8 @@ class TraceSchedule {
     unsigned unanswered = 0;  // tries since the last answer
     unsigned asked = 0;
     bool in_flight = false;
-    Nanos counted_due = 0;
-    std::uint16_t sent = 0, answered = 0, ce = 0, ecn_capable = 0;  // counted, their end known, since the last report
+    Nanos suspect_due = 0;
+    std::uint16_t sent = 0, answered = 0, ce = 0, ecn_capable = 0;  // their end known, since the last report
     std::vector<Nanos> rtts_ns;                                     // of those answered
   };
   struct Trace {
@@ -136,11 +138,15 @@ class TraceSchedule {
     TraceProbe probe;
     Nanos sent_at = 0;
     bool timed_out = false;
-    bool counted = false;
+    Purpose purpose = Purpose::Course;
   };
-  struct Bucket {
-    double tokens = 0;
-    Nanos last = 0;
+  // A dozen packets to one router, to learn how often it may be asked.
+  struct Trial {
+    std::string router;  // empty: none runs
+    std::uint64_t trace = 0;
+    std::uint8_t ttl = 0;
+    unsigned sent = 0, ended = 0, answered = 0;
+    Nanos due = 0;
   };
   // What the ports of a scope (a pair; at TTL 1 a source address) saw at one TTL.
   struct Seen {
@@ -154,6 +160,8 @@ class TraceSchedule {
     Nanos wait_ns = 0;   // 0: may go now; kUnknownBusy: after the one in flight
   };
   using SeenKey = std::uint64_t;
+  static constexpr unsigned kMaxUnknownInFlight = 16;
+  static constexpr int kLateFactor = 5;  // answers are taken this many timeouts after sending
 
   static SeenKey seen_key(const Trace& trace, std::uint8_t ttl);
   const Seen& seen(const Trace& trace, std::uint8_t ttl) const;
@@ -162,17 +170,19 @@ class TraceSchedule {
   void set_address(Trace& trace, std::uint8_t ttl, const std::string& address, Nanos now);
   void resize(Trace& trace, std::size_t hops, Nanos now);
   unsigned priority(const Trace& trace, std::uint8_t ttl) const;
-  static double& refill(Bucket& bucket, Nanos now, double rate_per_s, double burst);
-  double& router_tokens(const std::string& router, Nanos now);
-  Payer payer(const Trace& trace, std::uint8_t ttl, Nanos now);
+  Payer payer(const Trace& trace, std::uint8_t ttl, double tokens, Nanos now);
   void expire(Nanos now);
-  void hop_over(Pending& pending, Nanos now);
+  void hop_over(Pending& pending, bool failed, Nanos now);  // failed: not sent
   void extend(Trace& trace, Nanos now);
   void extend_scope(SeenKey key, Nanos now);
   bool trace_finished(const Trace& trace) const;
   model::PathTrace result(const Trace& trace) const;
-  std::optional<TraceSend> next_counted(Nanos now);
-  TraceSend make(std::uint64_t id, Trace& trace, std::uint8_t ttl, const std::string& charged, bool counted, Nanos now);
+  std::optional<TraceSend> next_suspect(Nanos now);
+  std::optional<TraceSend> next_trial(Nanos now);
+  void trial_ended(bool answered, Nanos now);
+  bool anything_suspected() const;
+  TraceSend make(std::uint64_t id, Trace& trace, std::uint8_t ttl, const std::string& charged, Purpose purpose,
+                 Nanos now);
   static void count(Hop& hop, const IcmpAnswer* answer, Nanos rtt_ns);
   std::uint16_t new_token();
   std::uint64_t scope(const std::string& name);
@@ -183,10 +193,11 @@ class TraceSchedule {
   std::map<std::uint64_t, Trace> traces_;
   std::map<std::string, std::uint64_t> id_by_key_;
   std::map<std::uint16_t, Pending> pending_;
-  std::map<std::string, Bucket> routers_;
+  RouterBudgets routers_;
   std::map<SeenKey, Seen> seen_;
   std::map<std::string, std::uint64_t> scopes_;
-  Bucket overall_, counted_;
+  TokenBucket overall_, suspect_bucket_;
+  Trial trial_;
   std::uint64_t next_id_ = 1, next_scope_ = 1;
   std::uint16_t last_token_ = 0;
   TraceStats stats_;

@@ -1,0 +1,162 @@
+#include "lib/localise/hop_evidence.h"
+
+#include "tests/unit/catch.h"
+
+using namespace weft;
+using namespace weft::localise;
+
+namespace {
+
+constexpr const char* kTwoLeaves = R"(
+fabric = "test"
+[[switch]]
+name = "l1"
+tier = "leaf"
+[[switch]]
+name = "l2"
+tier = "leaf"
+[[switch]]
+name = "s1"
+tier = "spine"
+[[host]]
+name = "h1"
+[[host]]
+name = "h3"
+[[link]]
+a = "h1/rxe0"
+b = "l1"
+a_addresses = ["10.0.1.2"]
+b_addresses = ["10.0.1.1"]
+[[link]]
+a = "h3/rxe0"
+b = "l2"
+a_addresses = ["10.0.3.2"]
+b_addresses = ["10.0.3.1"]
+[[link]]
+a = "l1"
+b = "s1"
+a_addresses = ["10.1.1.1"]
+b_addresses = ["10.1.1.2"]
+[[link]]
+a = "l2"
+b = "s1"
+a_addresses = ["10.1.2.1"]
+b_addresses = ["10.1.2.2"]
+)";
+
+constexpr Nanos kBefore = 100 * kSecond, kFault = 200 * kSecond, kAfter = 205 * kSecond;
+constexpr double kRatio = 0.2;
+
+struct Asked {
+  unsigned sent = 0, answered = 0;
+};
+
+// h1 and h3 on their leaves, one spine between: h1>h3 crosses l1>s1 and s1>l2 together.
+struct TwoLeaves {
+  Fabric fabric{Topology::parse(kTwoLeaves, "test.toml").value(), false};
+  EndpointId h1 = *fabric.intern_endpoint("h1/rxe0"), h3 = *fabric.intern_endpoint("h3/rxe0");
+  HopEvidence hops;
+
+  // What the three routers answered, in order.
+  void told(Nanos at, std::array<Asked, 3> asked, bool there = true) {
+    model::PathTrace trace;
+    trace.from = there ? "h1/rxe0" : "h3/rxe0";
+    trace.to = there ? "h3/rxe0" : "h1/rxe0";
+    trace.from_address = there ? "10.0.1.2" : "10.0.3.2";
+    trace.to_address = there ? "10.0.3.2" : "10.0.1.2";
+    trace.source_port = 49152;
+    trace.complete = true;
+    const std::array<const char*, 3> way =
+        there ? std::array{"10.0.1.1", "10.1.1.2", "10.1.2.1"} : std::array{"10.0.3.1", "10.1.2.2", "10.1.1.1"};
+    for (std::size_t i = 0; i < 3; ++i) {
+      model::TraceHop hop;
+      hop.ttl = static_cast<std::uint8_t>(i + 1);
+      hop.address = way[i];
+      hop.sent = static_cast<std::uint16_t>(asked[i].sent);
+      hop.answered = static_cast<std::uint16_t>(asked[i].answered);
+      trace.hops.push_back(hop);
+    }
+    REQUIRE(fabric.add_trace(trace, at));
+    hops.add(trace, there ? h1 : h3, there ? h3 : h1, at);
+  }
+  std::vector<LinkId> suspects() const {
+    const Route* route = fabric.traced(h1, h3, 49152);
+    REQUIRE(route != nullptr);
+    REQUIRE(route->links.size() == 4);
+    return {route->links[1], route->links[2]};
+  }
+  std::string blamed(double margin) {
+    const auto verdict = hops.separate(fabric, suspects(), Trouble::Loss, kRatio, 0, kFault);
+    return verdict && verdict->margin_nats >= margin ? fabric.link_label(verdict->link) : "";
+  }
+};
+
+}  // namespace
+
+TEST_CASE("hop counts: without counts nothing is told apart", "[localise]") {
+  TwoLeaves net;
+  net.told(kAfter, {});
+  CHECK_FALSE(net.hops.separate(net.fabric, net.suspects(), Trouble::Loss, kRatio, 0, kFault));
+}
+
+TEST_CASE("hop counts: a router that answers clears the links up to it", "[localise]") {
+  TwoLeaves net;
+  net.told(kAfter, {{{30, 30}, {30, 30}, {30, 24}}});
+  CHECK(net.blamed(5) == "s1>l2");
+}
+
+TEST_CASE("hop counts: a router known to answer that falls silent is beyond the sick link", "[localise]") {
+  TwoLeaves net;
+  net.told(kBefore, {{{20, 20}, {20, 20}, {20, 20}}});
+  net.told(kAfter, {{{50, 50}, {50, 40}, {50, 40}}});
+  CHECK(net.blamed(5) == "l1>s1");
+}
+
+TEST_CASE("hop counts: silence of a router nobody knows is no word against a link", "[localise]") {
+  TwoLeaves net;
+  net.told(kAfter, {{{50, 50}, {50, 40}, {50, 40}}});
+  CHECK(net.blamed(0.5) != "l1>s1");
+}
+
+TEST_CASE("hop counts: a router at its ICMP limit accuses nobody (a limited router looks like loss)", "[localise]") {
+  TwoLeaves net;
+  SECTION("never known to answer") {}
+  SECTION("known to answer well, asked too much since") { net.told(kBefore, {{{20, 20}, {20, 20}, {20, 20}}}); }
+  SECTION("known to answer half") { net.told(kBefore, {{{40, 40}, {40, 20}, {40, 40}}}); }
+  net.told(kAfter, {{{50, 50}, {50, 7}, {50, 40}}});
+  CHECK(net.blamed(1) != "l1>s1");
+}
+
+TEST_CASE("hop counts: a router that is as silent to probes that cross no suspect accuses nobody", "[localise]") {
+  TwoLeaves net;
+  net.told(kAfter, {{{20, 20}, {50, 40}, {50, 40}}});
+  net.told(kAfter, {{{50, 50}, {50, 40}, {50, 40}}}, false);
+  CHECK(net.blamed(1) != "l1>s1");
+}
+
+TEST_CASE("hop counts: how a router answers is remembered when the counts themselves are old", "[localise]") {
+  TwoLeaves net;
+  net.told(kBefore, {{{20, 20}, {20, 20}, {20, 20}}});
+  SECTION("expired") { net.hops.expire(kBefore + 100 * kSecond); }
+  SECTION("forgotten") { net.hops.forget(); }
+  net.told(kAfter, {{{50, 50}, {50, 40}, {50, 40}}});
+  CHECK(net.blamed(5) == "l1>s1");
+}
+
+TEST_CASE("hop counts: silence in a trouble does not become a habit of the router", "[localise]") {
+  TwoLeaves net;
+  net.told(kBefore, {{{20, 20}, {20, 20}, {20, 20}}});
+  net.told(kAfter, {{{200, 200}, {200, 160}, {200, 160}}});
+  CHECK(net.blamed(5) == "l1>s1");
+  net.hops.forget();
+  net.told(kAfter, {{{50, 50}, {50, 40}, {50, 40}}});
+  CHECK(net.blamed(5) == "l1>s1");
+}
+
+TEST_CASE("hop counts: more answers than packets are clamped, absurd hop numbers refused", "[localise]") {
+  TwoLeaves net;
+  net.told(kAfter, {{{10, 65535}, {10, 65535}, {10, 65535}}});
+  const auto verdict = net.hops.separate(net.fabric, net.suspects(), Trouble::Loss, kRatio, 0, kFault);
+  REQUIRE(verdict);
+  CHECK(verdict->tries == 10);
+}
