@@ -26,7 +26,9 @@
 namespace weft::agent {
 namespace {
 
-constexpr auto kTick = std::chrono::seconds(1);
+constexpr Nanos kTick = kSecond;
+// Windows of a second have closed by then (kSettle of the engine), and go out at once.
+constexpr Nanos kTickPhase = 380 * kMillisecond;
 constexpr Nanos kInventorySlow = 10 * kSecond;
 constexpr Nanos kStopWithin = 1'500 * kMillisecond;
 
@@ -101,7 +103,6 @@ class Daemon {
     watch_signals();
     watch_devices();
     read_inventory();
-    next_tick_ = std::chrono::steady_clock::now();
     schedule_tick();
     io_.run();
     {
@@ -171,10 +172,9 @@ class Daemon {
 
   void schedule_tick() {
     // Missed ticks are gone, not made up for; but one that came late does not put off the next.
-    const auto soonest = std::chrono::steady_clock::now() + kTick / 4;
-    next_tick_ += kTick;
-    if (next_tick_ < soonest) next_tick_ += kTick * ((soonest - next_tick_) / kTick + 1);
-    tick_timer_.expires_at(next_tick_);
+    const Nanos now = clock_.monotonic_ns();
+    const Nanos next = (now + kTick / 4 - kTickPhase) / kTick * kTick + kTickPhase + kTick;
+    tick_timer_.expires_after(std::chrono::nanoseconds(next - now));
     tick_timer_.async_wait([this](const asio::error_code& error) {
       if (error || stopping_) return;
       on_tick();
@@ -299,7 +299,6 @@ class Daemon {
   asio::signal_set signals_{io_, SIGTERM, SIGINT, SIGHUP};
   asio::steady_timer tick_timer_{io_};
   asio::steady_timer wake_timer_{io_};
-  std::chrono::steady_clock::time_point next_tick_;
   std::mt19937_64 random_{std::random_device{}()};
   std::string host_;
   std::unique_ptr<GrpcLinks> links_;  // outlives the links of the pipeline

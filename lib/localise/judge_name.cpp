@@ -1,5 +1,6 @@
 // What a blamed link is called: itself, its cable, or as much as the evidence can tell apart.
 #include <algorithm>
+#include <cmath>
 
 #include "lib/localise/judge.h"
 #include "lib/model/subject.h"
@@ -24,6 +25,17 @@ Trouble trouble_of(Question question) {
       break;
   }
   return Trouble::Loss;
+}
+
+// Few losses leave the ratio open, and a ratio taken too high makes a few lucky answers weigh too much: Wilson's lower
+// bound, 95 %.
+double least_ratio(const Pick& pick) {
+  if (pick.bad <= 0 || pick.ratio <= 0) return 0.01;
+  constexpr double z = 1.64;
+  const double n = pick.bad / pick.ratio;
+  const double p = std::min(1.0, pick.ratio);
+  const double middle = p + z * z / (2 * n);
+  return std::max(0.01, (middle - z * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n))) / (1 + z * z / n));
 }
 
 }  // namespace
@@ -82,7 +94,7 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
   bool hops_come = false;
   if (links.size() > 1) {
     wanted_traces_.insert(links.begin(), links.end());
-    const auto verdict = hops_.separate(fabric_, links, trouble_of(claim.question), claim.pick.ratio,
+    const auto verdict = hops_.separate(fabric_, links, trouble_of(claim.question), least_ratio(claim.pick),
                                         claim.tally.excess_median_ns(), claim.since - 2 * kSecond);
     hops_come = verdict.has_value();
     if (verdict && verdict->margin_nats >= kHopMargin) {

@@ -25,8 +25,9 @@
 namespace weft::probes {
 namespace {
 
-constexpr Nanos kIdleTurn = 500 * kMillisecond;          // a transport notices only in poll() that its device is gone
-constexpr Nanos kReattributeGrace = 200 * kMillisecond;  // past one timeout, for the next acknowledgement to come
+constexpr Nanos kIdleTurn = 500 * kMillisecond;  // a transport notices only in poll() that its device is gone
+// For the acknowledgement to come that tells which way a probe was lost; most were told within the timeout already.
+constexpr Nanos kReattributeGrace = 300 * kMillisecond;
 constexpr double kHelloAnswersPerSecond = 1000;
 constexpr double kHelloAnswerBurst = 250;
 // How long a caller waits for the turn in progress. A turn is a millisecond or so, unless the host is starved of CPU.
@@ -55,7 +56,7 @@ class EngineImpl final : public Engine, private TransportEvents {
         clock_(clock),
         transport_(std::move(transport)),
         socket_(std::move(socket)),
-        folder_(options_.timeout_ns + kReattributeGrace),
+        folder_(kReattributeGrace),
         hello_answers_(kHelloAnswersPerSecond, kHelloAnswerBurst),
         hello_(
             hello_options(), options_.key, rejects_,

@@ -54,11 +54,8 @@ bool RouterBudgets::willing(const std::string& name) const {
   return it != routers_.end() && it->second.willing;
 }
 
-// A full bucket: nothing else wants this router, and the trial is not judged by what was asked just before.
 Nanos RouterBudgets::trial_at(const Router& r) const {
-  const double missing = std::max(0.0, burst(r) - 0.5 - r.bucket.tokens);
-  const Nanos full = r.bucket.last + static_cast<Nanos>(missing / std::max(rate(r), 0.01) * 1e9);
-  return r.tried_at == 0 ? full : std::max(full, r.tried_at + limits_.trial_again_ns);
+  return r.tried_at == 0 ? r.bucket.last : r.tried_at + limits_.trial_again_ns;
 }
 
 std::optional<std::string> RouterBudgets::trial_due(Nanos now) const {

@@ -22,7 +22,7 @@ struct TokenBucket {
 struct RouterLimits {
   double rate_per_s = 0.9, burst = 5;                  // below Linux's 1/s and 6
   double willing_rate_per_s = 20, willing_burst = 10;  // of a router that passed its trial
-  unsigned trial_packets = 12;                         // twice what Linux answers in a burst; 0: no trials
+  unsigned trial_packets = 10;                         // more than Linux answers in a burst; 0: no trials
   unsigned trial_forgiven = 1;                         // answers that may be missing
   Nanos trial_again_ns = 600 * kSecond;
 };
@@ -40,7 +40,7 @@ class RouterBudgets {
   std::optional<Nanos> wait(const std::string& router, double tokens, Nanos now);
   bool willing(const std::string& router) const;
 
-  // The router to try next, once its bucket is full.
+  // The router to try next.
   std::optional<std::string> trial_due(Nanos now) const;
   // When trial_due() will name one; nothing when no trial is ahead.
   std::optional<Nanos> next_trial(Nanos now) const;

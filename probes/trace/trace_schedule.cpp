@@ -395,9 +395,7 @@ std::vector<model::PathTrace> TraceSchedule::take_changed(Nanos now) {
   std::vector<model::PathTrace> out;
   for (auto& [id, trace] : traces_) {
     const bool counted = std::any_of(trace.hops.begin(), trace.hops.end(), [](const Hop& hop) { return hop.sent > 0; });
-    const Nanos pause = !counted                                 ? limits_.refresh_ns
-                        : trace.request.probes_per_hop_per_s > 0 ? limits_.suspect_report_ns
-                                                                 : limits_.counted_report_ns;
+    const Nanos pause = counted ? limits_.counted_report_ns : limits_.refresh_ns;
     if (!trace.changed && now - trace.emitted_at < pause) continue;
     const bool anything = trace.hops.empty() || std::any_of(trace.hops.begin(), trace.hops.end(), [](const Hop& hop) {
                             return hop.answered_at > 0 || hop.unanswered > 0;

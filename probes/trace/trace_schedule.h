@@ -39,7 +39,7 @@ struct TraceRequest {
   // never sees one. Unknown: asked hop by hop until the host answers or two hops in a row are silent.
   std::optional<std::uint8_t> hops;
   std::uint8_t traffic_class = 0;  // DSCP << 2; ECT(0) is added
-  // A path under suspicion: each hop is asked this often, as far as its router's budget goes, and reported each second.
+  // A path under suspicion: each hop is asked this often, as far as its router's budget goes.
   double probes_per_hop_per_s = 0;
   bool operator==(const TraceRequest&) const = default;
 };
@@ -56,8 +56,8 @@ struct TraceLimits {
   unsigned agreeing_ports = 8;
   std::uint8_t max_ttl = 30;
   std::size_t max_traces = 1024;
-  double suspect_rate_per_s = 200;  // of packets of paths under suspicion, all together
-  Nanos suspect_report_ns = kSecond, counted_report_ns = 10 * kSecond;
+  double suspect_rate_per_s = 200;    // of packets of paths under suspicion, all together
+  Nanos counted_report_ns = kSecond;  // of traces with anything asked since the last report
 };
 
 struct TraceHopView {
@@ -140,7 +140,7 @@ class TraceSchedule {
     bool timed_out = false;
     Purpose purpose = Purpose::Course;
   };
-  // A dozen packets to one router, to learn how often it may be asked.
+  // Packets in a row to one router, to learn how often it may be asked.
   struct Trial {
     std::string router;  // empty: none runs
     std::uint64_t trace = 0;
@@ -181,6 +181,7 @@ class TraceSchedule {
   std::optional<TraceSend> next_trial(Nanos now);
   void trial_ended(bool answered, Nanos now);
   bool anything_suspected() const;
+  bool held_back(const Hop& hop, Nanos now) const;
   TraceSend make(std::uint64_t id, Trace& trace, std::uint8_t ttl, const std::string& charged, Purpose purpose,
                  Nanos now);
   static void count(Hop& hop, const IcmpAnswer* answer, Nanos rtt_ns);

@@ -1,4 +1,4 @@
-// Who is asked next: paths under suspicion, then courses that are not known, then routers on trial.
+// Who is asked next: paths under suspicion, then routers on trial, then courses.
 #include <algorithm>
 #include <limits>
 #include <tuple>
@@ -9,6 +9,7 @@ namespace weft::probes {
 namespace {
 
 constexpr Nanos kUnknownBusy = std::numeric_limits<Nanos>::max();
+constexpr Nanos kHoldBack = 30 * kSecond;
 constexpr double kSuspectTokens = 2;  // one answer of a router is left to those who know less
 constexpr Nanos kTrialSpacing = 20 * kMillisecond;
 
@@ -63,16 +64,20 @@ std::optional<TraceSend> TraceSchedule::next(Nanos now) {
   if (pending_.size() >= 32768) return std::nullopt;
   if (auto suspect = next_suspect(now)) return suspect;
   if (overall_.refill(now, limits_.rate_per_s, limits_.burst) < 1) return std::nullopt;
+  // First, for a router that answers well makes the rest quick.
+  if (auto trial = next_trial(now)) return trial;
 
   using Rank = std::tuple<unsigned, Nanos, std::uint8_t, std::uint64_t>;
   std::optional<Rank> best;
   std::string best_router;
+  const bool suspected = anything_suspected();
   for (auto& [id, trace] : traces_) {
     for (std::size_t i = 0; i < trace.hops.size(); ++i) {
       const Hop& hop = trace.hops[i];
       if (hop.in_flight || hop.due > now) continue;
       const auto ttl = static_cast<std::uint8_t>(i + 1);
       const Rank rank{priority(trace, ttl), hop.due, ttl, id};
+      if (suspected && held_back(hop, now)) continue;
       if (best && !(rank < *best)) continue;
       Payer p = payer(trace, ttl, 1, now);
       if (p.wait_ns != 0) continue;
@@ -80,7 +85,7 @@ std::optional<TraceSend> TraceSchedule::next(Nanos now) {
       best_router = std::move(p.router);
     }
   }
-  if (!best) return next_trial(now);
+  if (!best) return std::nullopt;
 
   const auto ttl = std::get<2>(*best);
   const auto id = std::get<3>(*best);
@@ -109,6 +114,11 @@ TraceSend TraceSchedule::make(std::uint64_t id, Trace& trace, std::uint8_t ttl, 
   ++stats_.sent;
   pending_.emplace(probe.token, Pending{id, ttl, charged, probe, now, false, purpose});
   return TraceSend{probe, trace.request.netdev};
+}
+
+// What is known need not be asked again just while answers are wanted to tell links apart.
+bool TraceSchedule::held_back(const Hop& hop, Nanos now) const {
+  return !hop.address.empty() && now - hop.due < kHoldBack && !routers_.willing(hop.address);
 }
 
 bool TraceSchedule::anything_suspected() const {
@@ -183,6 +193,7 @@ Nanos TraceSchedule::wake_at(Nanos now) {
     const Nanos timeouts = p.timed_out ? kLateFactor : 1;
     at = std::min(at, p.sent_at + timeouts * limits_.answer_timeout_ns);
   }
+  const bool suspected = anything_suspected();
   const double lacking = overall_.last == 0 ? 0 : 1 - overall_.tokens;
   const Nanos overall =
       lacking <= 0 || limits_.rate_per_s <= 0 ? now : now + static_cast<Nanos>(lacking / limits_.rate_per_s * 1e9) + 1;
@@ -196,6 +207,10 @@ Nanos TraceSchedule::wake_at(Nanos now) {
       if (hop.in_flight) continue;
       if (hop.due > now) {
         at = std::min(at, std::max(hop.due, overall));
+        continue;
+      }
+      if (suspected && held_back(hop, now)) {
+        at = std::min(at, hop.due + kHoldBack);
         continue;
       }
       const Payer p = payer(trace, static_cast<std::uint8_t>(i + 1), 1, now);

@@ -508,7 +508,7 @@ TEST_CASE("paths under suspicion are asked no more than their routers answer, an
   CHECK(silent == 0);
 }
 
-TEST_CASE("a router that answers a dozen in a row is asked more often, one at its limit is not", "[trace]") {
+TEST_CASE("a router that answers ten in a row is asked more often, one at its limit is not", "[trace]") {
   FakeNetwork net = FakeNetwork(TraceLimits{});
   net.route = clos;
   SECTION("it answers all") { net.answers_burst = net.answers_per_s = 1e6; }
@@ -541,7 +541,7 @@ TEST_CASE("no router is tried while a path is under suspicion", "[trace]") {
   CHECK(before < 20);
   REQUIRE(net.schedule.set_requests({request(49152), request(49153)}, net.now));
   net.run(10 * kSecond);
-  CHECK(net.sent.size() >= before + 3 * 12);
+  CHECK(net.sent.size() >= before + 3 * 10);
 }
 
 TEST_CASE("a trial whose path goes away ends, and the router is tried no more for a while", "[trace]") {
@@ -549,16 +549,14 @@ TEST_CASE("a trial whose path goes away ends, and the router is tried no more fo
   net.route = clos;
   net.answers_burst = net.answers_per_s = 1e6;
   REQUIRE(net.schedule.set_requests({request(49152)}, net.now));
-  std::size_t before = 0;
   // Until some trial is half done.
-  for (int step = 0; step < 100'000 && net.sent.size() < 3 + 6; ++step) net.run(kMillisecond);
-  REQUIRE(net.sent.size() == 9);
+  for (int step = 0; step < 100'000 && net.sent.size() < 6; ++step) net.run(kMillisecond);
+  REQUIRE(net.sent.size() < 10);
   REQUIRE(net.schedule.set_requests({request(49153)}, net.now));
-  net.run(kSecond);
-  before = net.sent.size();
   net.run(30 * kSecond);
-  CHECK(net.sent.size() >= before);
   CHECK(net.trace(49153).complete);
+  // Three routers, each met and tried once: the broken trial too is not taken up again.
+  CHECK(net.sent.size() < 10 + 3 * (10 + 3));
 }
 
 TEST_CASE("a path no longer under suspicion is no longer counted, and keeps its hops", "[trace]") {
