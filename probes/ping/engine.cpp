@@ -26,8 +26,9 @@ namespace weft::probes {
 namespace {
 
 constexpr Nanos kIdleTurn = 500 * kMillisecond;  // a transport notices only in poll() that its device is gone
-// For the acknowledgement to come that tells which way a probe was lost; most were told within the timeout already.
-constexpr Nanos kReattributeGrace = 300 * kMillisecond;
+// After a window's second. Most losses had their direction told within the timeout already.
+constexpr Nanos kSettle = 300 * kMillisecond;
+constexpr Nanos kReattributeGrace = 200 * kMillisecond;  // past one timeout, for the next acknowledgement to come
 constexpr double kHelloAnswersPerSecond = 1000;
 constexpr double kHelloAnswerBurst = 250;
 // How long a caller waits for the turn in progress. A turn is a millisecond or so, unless the host is starved of CPU.
@@ -56,7 +57,7 @@ class EngineImpl final : public Engine, private TransportEvents {
         clock_(clock),
         transport_(std::move(transport)),
         socket_(std::move(socket)),
-        folder_(kReattributeGrace),
+        folder_(kSettle, std::max(kSettle, options_.timeout_ns + kReattributeGrace)),
         hello_answers_(kHelloAnswersPerSecond, kHelloAnswerBurst),
         hello_(
             hello_options(), options_.key, rejects_,

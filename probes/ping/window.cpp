@@ -56,7 +56,8 @@ std::int64_t second_of(Nanos now) { return now / kSecond; }
 
 }  // namespace
 
-WindowFolder::WindowFolder(Nanos grace_ns, std::size_t max_closed) : grace_ns_(grace_ns), max_closed_(max_closed) {}
+WindowFolder::WindowFolder(Nanos settle_ns, Nanos grace_ns, std::size_t max_closed)
+    : settle_ns_(settle_ns), grace_ns_(grace_ns), max_closed_(max_closed) {}
 
 WindowFolder::Open& WindowFolder::open(const model::PathKey& key, std::uint64_t epoch, Nanos now) {
   const auto [at, fresh] = open_.try_emplace({second_of(now), key});
@@ -118,8 +119,13 @@ void WindowFolder::aside(const model::PathKey& key, std::uint64_t epoch, Nanos n
 }
 
 void WindowFolder::close_due(Nanos now) {
-  while (!open_.empty() && (open_.begin()->first.first + 1) * kSecond + grace_ns_ <= now) {
-    Open& entry = open_.begin()->second;
+  last_close_ = now;
+  for (auto at = open_.begin(); at != open_.end() && (at->first.first + 1) * kSecond + settle_ns_ <= now;) {
+    Open& entry = at->second;
+    if (entry.window.lost_unknown > 0 && (at->first.first + 1) * kSecond + grace_ns_ > now) {
+      ++at;
+      continue;
+    }
     if (!entry.rtts_ns.empty()) {
       std::sort(entry.rtts_ns.begin(), entry.rtts_ns.end());
       entry.window.rtt_min_ns = entry.rtts_ns.front();
@@ -133,7 +139,7 @@ void WindowFolder::close_due(Nanos now) {
     totals_.ce_forward += entry.window.forward.ce;
     totals_.ce_back += entry.window.back.ce;
     closed_.push_back(std::move(entry.window));
-    open_.erase(open_.begin());
+    at = open_.erase(at);
   }
   if (closed_.size() > max_closed_) {
     const std::size_t excess = closed_.size() - max_closed_;
@@ -144,7 +150,8 @@ void WindowFolder::close_due(Nanos now) {
 
 std::optional<Nanos> WindowFolder::next_close() const {
   if (open_.empty()) return std::nullopt;
-  return (open_.begin()->first.first + 1) * kSecond + grace_ns_;
+  const Nanos end = (open_.begin()->first.first + 1) * kSecond;
+  return end + settle_ns_ > last_close_ ? end + settle_ns_ : end + grace_ns_;
 }
 
 std::vector<model::PathWindow> WindowFolder::take() { return std::exchange(closed_, {}); }

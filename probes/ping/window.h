@@ -1,6 +1,7 @@
 // Folds the ends of probes into path windows: one a second for each path with anything to say.
-// A probe counts in the second its outcome was decided. Windows stay open for a grace after their second, so that a
-// loss whose direction a later acknowledgement tells can still move. Pure over the time passed in; not thread safe.
+// A probe counts in the second its outcome was decided. Windows stay open for a while after their second, so that a
+// loss whose direction a later acknowledgement tells, or that a new responder epoch excuses, can still move: shortly
+// when nothing is unknown in them, for a grace else. Pure over the time passed in; not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,9 @@ struct WindowTotals {
 
 class WindowFolder {
  public:
-  // At most max_closed closed windows wait to be taken; then the oldest go and are counted.
-  explicit WindowFolder(Nanos grace_ns, std::size_t max_closed = 65536);
+  // settle_ns <= grace_ns <= settle_ns + 1 s. At most max_closed closed windows wait to be taken; then the oldest go
+  // and are counted.
+  WindowFolder(Nanos settle_ns, Nanos grace_ns, std::size_t max_closed = 65536);
 
   // Of this end; a window's is the worst of what its acknowledgements had.
   void set_rung(model::TimestampRung rung) { rung_ = rung; }
@@ -60,13 +62,14 @@ class WindowFolder {
   };
   Open& open(const model::PathKey& key, std::uint64_t epoch, Nanos now);
 
-  const Nanos grace_ns_;
+  const Nanos settle_ns_, grace_ns_;
   const std::size_t max_closed_;
   model::TimestampRung rung_ = model::TimestampRung::Software;
   std::map<std::pair<std::int64_t, model::PathKey>, Open> open_;
   std::vector<model::PathWindow> closed_;
   WindowTotals totals_;
   std::uint64_t dropped_ = 0;
+  Nanos last_close_ = 0;
 };
 
 }  // namespace weft::probes

@@ -28,7 +28,7 @@ class Simulation {
   probes::FabricKey key;
   FakeTransport near, far;
   probes::RejectCounters near_rejects, far_rejects;
-  probes::WindowFolder folder{700 * kMillisecond};
+  probes::WindowFolder folder{300 * kMillisecond, 700 * kMillisecond};
   std::unique_ptr<probes::Prober> prober;
   std::unique_ptr<probes::Responder> responder;
   std::vector<std::uint64_t> suspected;

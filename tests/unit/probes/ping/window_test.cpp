@@ -20,7 +20,7 @@ AckFacts took(Nanos rtt) {
 }  // namespace
 
 TEST_CASE("window: a loss can change its kind only while its window is open", "[ping]") {
-  WindowFolder folder(kGrace);
+  WindowFolder folder(kGrace, kGrace);
   const Nanos start = 1000 * kSecond;
   const auto window = folder.lost(kPath, 5, start, Loss::Unknown);
   CHECK(folder.move(kPath, window, Loss::Unknown, Loss::Forward));
@@ -39,7 +39,7 @@ TEST_CASE("window: a loss can change its kind only while its window is open", "[
 }
 
 TEST_CASE("window: what becomes stale is taken out of what was sent", "[ping]") {
-  WindowFolder folder(kGrace);
+  WindowFolder folder(kGrace, kGrace);
   const auto window = folder.lost(kPath, 5, kSecond, Loss::Back);
   REQUIRE(folder.move(kPath, window, Loss::Back, Loss::Stale));
   folder.close_due(INT64_MAX);
@@ -51,14 +51,14 @@ TEST_CASE("window: what becomes stale is taken out of what was sent", "[ping]") 
 }
 
 TEST_CASE("window: nothing happened, no window", "[ping]") {
-  WindowFolder folder(kGrace);
+  WindowFolder folder(kGrace, kGrace);
   folder.close_due(5 * kSecond);
   CHECK(folder.take().empty());
   CHECK_FALSE(folder.next_close());
 }
 
 TEST_CASE("window: one a second and path, with ranks of round trips", "[ping]") {
-  WindowFolder folder(kGrace);
+  WindowFolder folder(kGrace, kGrace);
   folder.set_rung(model::TimestampRung::NicTicks);
   for (int i = 1; i <= 10; ++i) folder.acked(kPath, 5, 2 * kSecond + i, took(i * kMillisecond));
   folder.acked(kOther, 5, 2 * kSecond, took(kMillisecond));
@@ -82,7 +82,7 @@ TEST_CASE("window: one a second and path, with ranks of round trips", "[ping]") 
 }
 
 TEST_CASE("window: events that accuse nobody are counted apart from what was sent", "[ping]") {
-  WindowFolder folder(kGrace);
+  WindowFolder folder(kGrace, kGrace);
   for (const Aside what : {Aside::Late, Aside::Duplicate, Aside::LocalError, Aside::Overslept, Aside::Throttled}) {
     folder.aside(kPath, 5, kSecond, what);
   }
@@ -98,10 +98,34 @@ TEST_CASE("window: events that accuse nobody are counted apart from what was sen
 }
 
 TEST_CASE("window: past its bound the oldest closed windows go, and are counted", "[ping]") {
-  WindowFolder folder(kGrace, 3);
+  WindowFolder folder(kGrace, kGrace, 3);
   for (Nanos second = 1; second <= 5; ++second) folder.lost(kPath, 5, second * kSecond, Loss::Forward);
   folder.close_due(INT64_MAX);
   CHECK(folder.take().size() == 3);
   CHECK(folder.dropped() == 2);
   CHECK(folder.totals().lost_forward == 5);
+}
+
+TEST_CASE("window: a loss of unknown kind keeps its window open for the grace, others go out as they settle",
+          "[ping]") {
+  constexpr Nanos kSettle = 300 * kMillisecond;
+  WindowFolder folder(kSettle, kGrace);
+  const Nanos start = 1000 * kSecond;
+  const auto window = folder.lost(kPath, 5, start, Loss::Unknown);
+  folder.acked(kOther, 5, start, took(kMillisecond));
+  CHECK(folder.next_close() == start + kSecond + kSettle);
+  folder.close_due(start + kSecond + kSettle);
+  auto closed = folder.take();
+  REQUIRE(closed.size() == 1);
+  CHECK(closed[0].key == kOther);
+  CHECK(folder.next_close() == start + kSecond + kGrace);
+  SECTION("nothing tells") { folder.close_due(start + kSecond + kGrace); }
+  SECTION("excused by a new responder epoch") {
+    CHECK(folder.move(kPath, window, Loss::Unknown, Loss::Stale));
+    folder.close_due(start + kSecond + kSettle + kMillisecond);
+  }
+  closed = folder.take();
+  REQUIRE(closed.size() == 1);
+  CHECK(closed[0].lost_unknown + closed[0].stale == 1);
+  CHECK_FALSE(folder.next_close());
 }
