@@ -121,8 +121,10 @@ ExitCode run_trace(const TraceOptions& o, Output& output, const Clock& clock) {
     output.say("tracing " + count_of(requests.size(), "port") + " to " + host->address + " from " + report.local +
                "; routers answer about once a second, so this takes a while");
   }
-  auto traced = probes::trace_once(requests, probes::TraceLimits{}, **socket, clock, deadline,
-                                   [&] { return stop_asked() || output.closed(); });
+  probes::TraceLimits limits;
+  limits.routers.trial_packets = 0;  // one look does not pay for learning what the routers bear
+  auto traced =
+      probes::trace_once(requests, limits, **socket, clock, deadline, [&] { return stop_asked() || output.closed(); });
   if (!traced) return output.fail("trace", traced.error());
   report.views = std::move(traced->views);
   report.stats = traced->stats;
