@@ -20,8 +20,13 @@ class Chores {
 
   // Once a second. max_gap_ns: how late this process was scheduled at worst since the last call.
   DueChores next(Nanos max_gap_ns);
+  // The kernel told of a change of devices or links. Not all of what follows is told (a GID comes a little after its
+  // device), so for a while they are read more often.
+  void changed() { unsettled_ = kUnsettledFor; }
 
  private:
+  static constexpr unsigned kUnsettledFor = 12;  // seconds
+  unsigned unsettled_ = kUnsettledFor;
   unsigned since_inventory_ = 0;  // seconds
   unsigned since_page_ = 0;
 };

@@ -12,6 +12,7 @@
 
 #include "agent/collectors/health/scheduling_gaps.h"
 #include "agent/collectors/inventory/inventory_reader.h"
+#include "agent/collectors/inventory/link_watch.h"
 #include "agent/collectors/inventory/uevent_watch.h"
 #include "agent/daemon/chores.h"
 #include "agent/daemon/epoch.h"
@@ -21,6 +22,7 @@
 #include "agent/daemon/real_parts.h"
 #include "lib/base/clock.h"
 #include "lib/base/log.h"
+#include "lib/base/thread_name.h"
 #include "weft_config.h"
 
 namespace weft::agent {
@@ -30,6 +32,8 @@ constexpr Nanos kTick = kSecond;
 // Windows of a second have closed by then (kSettle of the engine), and go out at once.
 constexpr Nanos kTickPhase = 380 * kMillisecond;
 constexpr Nanos kInventorySlow = 10 * kSecond;
+// Containers that come and go change links all the time; reading the devices twice a second follows well enough.
+constexpr Nanos kInventoryPause = 500 * kMillisecond;
 constexpr Nanos kStopWithin = 1'500 * kMillisecond;
 
 // Lets threads that outlive the loop post into nothing.
@@ -102,6 +106,7 @@ class Daemon {
               {{"version", WEFT_VERSION}, {"metrics", listen.host + ":" + std::to_string(server_->port())}});
     watch_signals();
     watch_devices();
+    watch_links();
     read_inventory();
     schedule_tick();
     io_.run();
@@ -109,7 +114,8 @@ class Daemon {
       std::lock_guard lock(gate_->mutex);
       gate_->io = nullptr;
     }
-    if (uevents_) uevent_fd_.release();  // the watch owns it
+    if (uevents_) uevent_fd_.release();  // the watches own theirs
+    if (links_watch_) link_fd_.release();
     pipeline_->log_totals();
     pipeline_.reset();
     server_.reset();
@@ -155,7 +161,9 @@ class Daemon {
     notify_service_manager("STOPPING=1");
     pipeline_->stop(reason);
     tick_timer_.cancel();
+    read_timer_.cancel();
     if (uevents_) uevent_fd_.cancel();
+    if (links_watch_) link_fd_.cancel();
     await_stop();
   }
 
@@ -227,11 +235,56 @@ class Daemon {
       }
       if (!events->empty()) {
         outdated_ = reading_;  // what is being read now may be of before
-        read_inventory();
+        on_change();
         arm_wake();
       }
       await_device_event();
     });
+  }
+
+  void watch_links() {
+    auto source = inventory::open_link_messages();
+    if (!source) {
+      log::warning("inventory", "no link messages; a lost carrier is seen within seconds",
+                   {{"reason", source.error().message()}});
+      return;
+    }
+    links_watch_ = std::make_unique<inventory::LinkWatch>(std::move(*source));
+    link_fd_.assign(links_watch_->fd());
+    await_link_message();
+  }
+
+  void await_link_message() {
+    link_fd_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const asio::error_code& error) {
+      if (error || stopping_) return;
+      const auto changed = links_watch_->take();
+      if (!changed) {
+        log::error("inventory", "link messages ended; a lost carrier is seen within seconds",
+                   {{"reason", changed.error().message()}});
+        return;
+      }
+      if (*changed) on_change();
+      await_link_message();
+    });
+  }
+
+  void on_change() {
+    chores_.changed();
+    read_soon();
+  }
+
+  void read_soon() {
+    const Nanos pause = reading_since_ + kInventoryPause - clock_.monotonic_ns();
+    if (reading_) {
+      read_again_ = true;
+    } else if (reading_since_ != 0 && pause > 0) {
+      read_timer_.expires_after(std::chrono::nanoseconds(pause));
+      read_timer_.async_wait([this](const asio::error_code& error) {
+        if (!error && !stopping_) read_inventory();
+      });
+    } else {
+      read_inventory();
+    }
   }
 
   void tell_service_manager(bool healthy) {
@@ -271,9 +324,14 @@ class Daemon {
     reading_ = true;
     read_again_ = slow_told_ = false;
     reading_since_ = clock_.monotonic_ns();
-    spawn_([post = post_, roots = options_.roots, host = host_, this] {
+    spawn_([post = post_, roots = options_.roots, host = host_, gids = gids_, this] {
+      name_this_thread("weft-inventory");
       const SystemFiles files;
-      auto inventory = std::make_shared<Result<model::Inventory>>(inventory::read_inventory(files, roots.sys, host));
+      inventory::InventoryOptions options;
+      options.sys_root = roots.sys;
+      options.host = host;
+      options.gids = gids.get();
+      auto inventory = std::make_shared<Result<model::Inventory>>(inventory::read_inventory(files, options));
       auto interfaces = std::make_shared<Result<std::vector<NetInterface>>>(list_interfaces(files, roots.sys));
       // The loop, and so this daemon, lives when posted work runs.
       post([this, inventory, interfaces] {
@@ -282,7 +340,7 @@ class Daemon {
           pipeline_->on_inventory(std::move(*inventory),
                                   *interfaces ? std::move(**interfaces) : std::vector<NetInterface>{});
         }
-        if (read_again_) read_inventory();
+        if (std::exchange(read_again_, false)) read_soon();
         arm_wake();
       });
     });
@@ -305,6 +363,10 @@ class Daemon {
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<inventory::UeventWatch> uevents_;
   asio::posix::stream_descriptor uevent_fd_{io_};
+  std::unique_ptr<inventory::LinkWatch> links_watch_;
+  asio::posix::stream_descriptor link_fd_{io_};
+  asio::steady_timer read_timer_{io_};
+  std::shared_ptr<inventory::GidMemory> gids_ = std::make_shared<inventory::GidMemory>();  // of the read under way
   health::HealthMonitor health_{clock_, files_, options_.roots.proc};
   std::unique_ptr<MetricsServer> server_;
   const Nanos watchdog_ns_ = watchdog_interval_ns();

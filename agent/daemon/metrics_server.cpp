@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include "lib/base/thread_name.h"
 #include "lib/metrics/exposition.h"
 
 namespace weft::agent {
@@ -69,7 +70,10 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const ListenAddress&
                                 " for metrics (another weftd? set metrics.listen)");
   }
   impl->port = static_cast<std::uint16_t>(port);
-  impl->thread = std::thread([raw] { raw->server.listen_after_bind(); });
+  impl->thread = std::thread([raw] {
+    name_this_thread("weft-metrics");
+    raw->server.listen_after_bind();
+  });
   return std::unique_ptr<MetricsServer>(new MetricsServer(std::move(impl)));
 }
 

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <iterator>
 
+#include "lib/base/thread_name.h"
+
 namespace weft::agent {
 namespace {
 
@@ -42,6 +44,7 @@ std::string TraceRelay::problem() {
 }
 
 void TraceRelay::run() {
+  name_this_thread("weft-relay");
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stop_ || asked_; });

@@ -1,4 +1,5 @@
 #include "lib/rdma/address_handles.h"
+#include "lib/base/thread_name.h"
 
 #include <algorithm>
 #include <utility>
@@ -96,6 +97,7 @@ void AddressHandles::settle() {
 }
 
 void AddressHandles::run() {
+  name_this_thread("weft-address");
   std::unique_lock lock(mutex_);
   while (true) {
     work_.wait(lock, [&] { return stop_ || !queue_.empty(); });

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "lib/base/thread_name.h"
+
 namespace weft::probes {
 namespace {
 
@@ -74,6 +76,7 @@ void Tracer::wake() {
 }
 
 void Tracer::run() {
+  name_this_thread("weft-trace");
   std::vector<int> fds = socket_->wait_fds();
   fds.push_back(wake_.get());
   while (!stop_) {

@@ -5,6 +5,8 @@
 
 #include "agent/collectors/health/cpu_pressure.h"
 
+#include "lib/base/thread_name.h"
+
 namespace weft::health {
 
 void GapFold::count(Nanos now) {
@@ -47,6 +49,7 @@ HealthMonitor::~HealthMonitor() {
 }
 
 void HealthMonitor::run() {
+  name_this_thread("weft-health");
   for (;;) {
     Nanos wait = 0;
     {

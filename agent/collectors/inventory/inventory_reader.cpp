@@ -149,30 +149,58 @@ class Reader {
   }
 
   void read_gids(const std::string& subject, const std::string& root, model::RdmaPort& port) {
-    const auto slots = files_.list(root + "/gids");
-    if (!slots) return;
-    for (const std::string& slot : *slots) {
-      const auto index = parse_number(slot);
-      if (!index || *index >= kMaxGids) continue;
-      const auto text = value(subject, root + "/gids/" + slot);
-      if (!text) continue;
-      const auto gid = model::Gid::parse(*text);
-      if (!gid || gid->is_zero()) continue;
-      model::GidEntry entry;
-      entry.index = static_cast<unsigned>(*index);
-      entry.gid = *gid;
-      // Of an empty slot these give EINVAL, so they are read for the others only.
-      if (const auto type = value(subject, root + "/gid_attrs/types/" + slot)) entry.type = type_of(*type);
-      entry.netdev = value(subject, root + "/gid_attrs/ndevs/" + slot).value_or("");
-      // The kernel says "IB/RoCE v1" for both; the link layer tells which.
-      if (entry.type == model::GidType::RoceV1 && port.link_layer == model::LinkLayer::InfiniBand)
-        entry.type = model::GidType::InfiniBand;
-      port.gids.push_back(std::move(entry));
+    GidMemory::Port* memory = options_.gids != nullptr ? &options_.gids->of(root) : nullptr;
+    if (memory != nullptr && memory->reads != 0) {
+      read_likely_gids(subject, root, *memory, port);
+    } else {
+      read_all_gids(subject, root, port);
+    }
+    if (memory != nullptr) {
+      memory->reads = (memory->reads + 1) % GidMemory::kReadsBetweenScans;
+      memory->used.clear();
+      for (const model::GidEntry& entry : port.gids) memory->used.insert(entry.index);
     }
     std::sort(port.gids.begin(), port.gids.end(),
               [](const auto& left, const auto& right) { return left.index < right.index; });
     for (const model::GidEntry& entry : port.gids)
       if (port.netdev.empty()) port.netdev = entry.netdev;
+  }
+
+  void read_all_gids(const std::string& subject, const std::string& root, model::RdmaPort& port) {
+    const auto slots = files_.list(root + "/gids");
+    if (!slots) return;
+    for (const std::string& slot : *slots) {
+      const auto index = parse_number(slot);
+      if (index && *index < kMaxGids) read_gid(subject, root, static_cast<unsigned>(*index), port);
+    }
+  }
+
+  void read_likely_gids(const std::string& subject, const std::string& root, const GidMemory::Port& memory,
+                        model::RdmaPort& port) {
+    for (const unsigned index : memory.used) read_gid(subject, root, index, port);
+    unsigned free = 0;
+    for (unsigned index = 0; index < kMaxGids && free < GidMemory::kFreeSlots; ++index)
+      if (memory.used.count(index) == 0 && !read_gid(subject, root, index, port)) ++free;
+  }
+
+  // False: the slot is free, or cannot be read.
+  bool read_gid(const std::string& subject, const std::string& root, unsigned index, model::RdmaPort& port) {
+    const std::string slot = std::to_string(index);
+    const auto text = value(subject, root + "/gids/" + slot);
+    if (!text) return false;
+    const auto gid = model::Gid::parse(*text);
+    if (!gid || gid->is_zero()) return false;
+    model::GidEntry entry;
+    entry.index = index;
+    entry.gid = *gid;
+    // Of an empty slot these give EINVAL, so they are read for the others only.
+    if (const auto type = value(subject, root + "/gid_attrs/types/" + slot)) entry.type = type_of(*type);
+    entry.netdev = value(subject, root + "/gid_attrs/ndevs/" + slot).value_or("");
+    // The kernel says "IB/RoCE v1" for both; the link layer tells which.
+    if (entry.type == model::GidType::RoceV1 && port.link_layer == model::LinkLayer::InfiniBand)
+      entry.type = model::GidType::InfiniBand;
+    port.gids.push_back(std::move(entry));
+    return true;
   }
 
   static model::GidType type_of(std::string_view text) {

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -15,12 +17,35 @@
 
 namespace weft::inventory {
 
+// Which GID slots were in use. A port has up to 1,024 of them, each a file, and hardly any is used: with this memory a
+// read looks at those and at the lowest free ones, which the kernel fills first (kernel ib_cache_gid_add), and only
+// every twentieth at all of them. Not shared between reads that run at once.
+class GidMemory {
+ public:
+  static constexpr unsigned kReadsBetweenScans = 20;
+  static constexpr unsigned kFreeSlots = 8;
+
+  struct Port {
+    std::set<unsigned> used;
+    unsigned reads = 0;  // since the last scan of all
+  };
+  Port& of(const std::string& port_path) {
+    if (ports_.size() >= kMaxPorts && ports_.count(port_path) == 0) ports_.clear();
+    return ports_[port_path];
+  }
+
+ private:
+  static constexpr std::size_t kMaxPorts = 4096;
+  std::map<std::string, Port> ports_;
+};
+
 struct InventoryOptions {
   std::string sys_root = "/sys";
   std::string dev_root = "/dev";
   std::string host;  // name in the subjects of limitations
   // May this process open the device node for reading and writing? access(2) when empty.
   std::function<Result<void>(const std::string& path)> can_open;
+  GidMemory* gids = nullptr;  // null: every slot is read
 };
 
 // Fills devices and limitations; host is copied; kernel, version and endpoints are left to the caller.

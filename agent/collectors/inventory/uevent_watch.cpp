@@ -1,11 +1,5 @@
 #include "agent/collectors/inventory/uevent_watch.h"
 
-#include <linux/netlink.h>
-#include <sys/socket.h>
-
-#include <array>
-#include <cerrno>
-
 #include "lib/model/subject.h"
 
 namespace weft::inventory {
@@ -29,31 +23,6 @@ std::optional<UeventSubsystem> subsystem_of(std::string_view text) {
   if (text == "net") return UeventSubsystem::Net;
   return std::nullopt;
 }
-
-class KernelUevents final : public UeventSource {
- public:
-  explicit KernelUevents(Fd fd) : fd_(std::move(fd)) {}
-  int fd() const override { return fd_.get(); }
-
-  Result<std::string> receive() override {
-    std::array<char, kMaxBytes> buffer;
-    for (;;) {
-      sockaddr_nl sender{};
-      socklen_t size = sizeof sender;
-      const ssize_t got =
-          ::recvfrom(fd_.get(), buffer.data(), buffer.size(), MSG_TRUNC, reinterpret_cast<sockaddr*>(&sender), &size);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return make_error(Error::Kind::NoData, "no uevent");
-      if (got < 0 && errno == ENOBUFS) return make_error(Error::Kind::Exhausted, "uevents were dropped");
-      if (got < 0) return errno_error(errno, "receive uevents");
-      if (sender.nl_pid != 0) return std::string();  // not from the kernel: parsed as malformed
-      return std::string(buffer.data(), std::min(static_cast<std::size_t>(got), buffer.size()));
-    }
-  }
-
- private:
-  Fd fd_;
-};
 
 }  // namespace
 
@@ -86,21 +55,7 @@ Result<Uevent> parse_uevent(std::string_view bytes) {
   return Uevent{*action, *kind, std::string(name)};
 }
 
-Result<std::unique_ptr<UeventSource>> open_kernel_uevents() {
-  Fd fd(::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT));
-  if (!fd) return errno_error(errno, "uevent socket");
-  // A burst of some thousand events (a NIC with many functions going) fits; SO_RCVBUFFORCE needs privilege.
-  const int bytes = 1 << 20;
-  (void)::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-  sockaddr_nl address{};
-  address.nl_family = AF_NETLINK;
-  address.nl_groups = 1;  // the kernel's group; udev's is 2
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return errno_error(errno, "bind the uevent socket");
-  return std::unique_ptr<UeventSource>(std::make_unique<KernelUevents>(std::move(fd)));
-}
-
-UeventWatch::UeventWatch(std::unique_ptr<UeventSource> source, const FileReader& files, std::string sys_root)
+UeventWatch::UeventWatch(std::unique_ptr<NetlinkSource> source, const FileReader& files, std::string sys_root)
     : source_(std::move(source)), files_(files), sys_root_(std::move(sys_root)) {
   learn_nodes();
 }

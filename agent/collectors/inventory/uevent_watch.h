@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/fd.h"
+#include "agent/collectors/inventory/netlink_source.h"
 #include "lib/base/files.h"
 #include "lib/base/result.h"
 
@@ -35,16 +35,6 @@ struct Uevent {
 // "add@/devices/...\0ACTION=add\0SUBSYSTEM=...\0...". Malformed: not a uevent. NoData: one of another subsystem or
 // action. At most 8 KiB are looked at. Pure.
 Result<Uevent> parse_uevent(std::string_view bytes);
-
-// Where the bytes come from. receive: NoData when there are none, Exhausted when the kernel dropped some.
-class UeventSource {
- public:
-  virtual ~UeventSource() = default;
-  virtual Result<std::string> receive() = 0;
-  virtual int fd() const = 0;
-};
-// A NETLINK_KOBJECT_UEVENT socket that hears only the kernel; needs no privilege. Never blocks.
-Result<std::unique_ptr<UeventSource>> open_kernel_uevents();
 
 struct DeviceEvent {
   enum class Kind : std::uint8_t {
@@ -68,7 +58,7 @@ struct UeventCounts {
 class UeventWatch {
  public:
   // files and sys_root tell which device a uverbs node belongs to.
-  UeventWatch(std::unique_ptr<UeventSource> source, const FileReader& files, std::string sys_root);
+  UeventWatch(std::unique_ptr<NetlinkSource> source, const FileReader& files, std::string sys_root);
 
   // Readable when take() has something.
   int fd() const { return source_->fd(); }
@@ -80,7 +70,7 @@ class UeventWatch {
   void learn_nodes();
   void translate(const Uevent& event, std::vector<DeviceEvent>& out);
 
-  std::unique_ptr<UeventSource> source_;
+  std::unique_ptr<NetlinkSource> source_;
   const FileReader& files_;
   const std::string sys_root_;
   std::map<std::string, std::string> device_of_node_;  // "uverbs0" -> "rxe0", also after the node has gone

@@ -40,14 +40,19 @@ TEST_CASE("chores: what was put off is done as soon as the host is on time again
 
 TEST_CASE("chores: a host that is only a little late reads its devices as often as ever", "[agent]") {
   Chores chores;
+  of_seconds(chores, 12, 20 * kMillisecond);
   const Count late = of_seconds(chores, 60, 200 * kMillisecond);
-  CHECK(late.inventories == 20);
+  CHECK(late.inventories == 6);
   CHECK(late.pages == 60);
 }
 
-TEST_CASE("chores: on time, devices are read every third second and the page each second", "[agent]") {
+TEST_CASE("chores: devices are read every third second at first and after a change, else every tenth", "[agent]") {
   Chores chores;
+  CHECK(of_seconds(chores, 12, 20 * kMillisecond).inventories == 4);
   const Count calm = of_seconds(chores, 60, 20 * kMillisecond);
-  CHECK(calm.inventories == 20);
+  CHECK(calm.inventories == 6);
   CHECK(calm.pages == 60);
+  chores.changed();
+  CHECK(of_seconds(chores, 12, 20 * kMillisecond).inventories == 4);
+  CHECK(of_seconds(chores, 60, 20 * kMillisecond).inventories == 6);
 }

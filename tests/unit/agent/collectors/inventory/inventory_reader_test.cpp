@@ -192,3 +192,70 @@ TEST_CASE("the RoCE MTU leaves room for the headers of the interface's MTU", "[i
   CHECK(roce_mtu_bytes(4203) == 2048);
   CHECK(roce_mtu_bytes(4204) == 4096);
 }
+
+namespace {
+
+// A port with 1,024 GID slots, of which the given ones hold an address.
+struct ManySlots final : FileReader {
+  std::set<unsigned> used;
+  mutable unsigned slots_read = 0;
+  SystemFiles real;
+  const std::string gids = tree("rxe") + "/class/infiniband/rxe0/ports/1/gids";
+
+  Result<std::string> read(const std::string& path, std::size_t limit) const override {
+    const std::string types = tree("rxe") + "/class/infiniband/rxe0/ports/1/gid_attrs/types/";
+    if (path.starts_with(types)) return std::string("RoCE v2\n");
+    if (!path.starts_with(gids + "/")) return real.read(path, limit);
+    ++slots_read;
+    const auto index = static_cast<unsigned>(std::stoul(path.substr(gids.size() + 1)));
+    if (index >= 1024) return errno_error(ENOENT, path);
+    const std::string last = std::to_string(1000 + index);
+    return (used.count(index) == 0 ? "0000:0000:0000:0000:0000:0000:0000:0000"
+                                   : "fe80:0000:0000:0000:0000:0000:0000:" + last) +
+           std::string("\n");
+  }
+  Result<std::vector<std::string>> list(const std::string& path) const override {
+    if (path != gids) return real.list(path);
+    std::vector<std::string> names;
+    for (unsigned i = 0; i < 1024; ++i) names.push_back(std::to_string(i));
+    return names;
+  }
+  Result<std::string> read_link(const std::string& path) const override { return real.read_link(path); }
+};
+
+std::set<unsigned> slots_of(const model::Inventory& inventory) {
+  std::set<unsigned> out;
+  for (const auto& entry : inventory.devices.at(0).ports.at(0).gids) out.insert(entry.index);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("of 1,024 GID slots only those in use and the lowest free ones are read again", "[inventory]") {
+  ManySlots files;
+  files.used = {0, 1, 700};
+  GidMemory memory;
+  InventoryOptions it = options("rxe");
+  it.gids = &memory;
+  CHECK(slots_of(read_inventory(files, it)) == files.used);
+  CHECK(files.slots_read == 1024);
+  files.slots_read = 0;
+  CHECK(slots_of(read_inventory(files, it)) == files.used);
+  CHECK(files.slots_read <= 3 + GidMemory::kFreeSlots);
+
+  files.used = {0, 2, 3, 4, 5};  // one went, some came where the kernel puts them
+  CHECK(slots_of(read_inventory(files, it)) == files.used);
+}
+
+TEST_CASE("a GID in a slot where none is expected is found by the next scan of all", "[inventory]") {
+  ManySlots files;
+  files.used = {0};
+  GidMemory memory;
+  InventoryOptions it = options("rxe");
+  it.gids = &memory;
+  read_inventory(files, it);
+  files.used = {0, 900};
+  unsigned reads = 1;
+  while (slots_of(read_inventory(files, it)) != files.used) REQUIRE(++reads < GidMemory::kReadsBetweenScans + 1);
+  CHECK(reads > 1);
+}

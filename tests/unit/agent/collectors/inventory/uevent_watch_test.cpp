@@ -26,7 +26,7 @@ std::string uevent(const std::string& action, const std::string& path, const std
 const std::string kVerbsGone = uevent("remove", "/devices/virtual/infiniband_verbs/uverbs0", "infiniband_verbs");
 const std::string kDeviceGone = uevent("remove", "/devices/virtual/infiniband/rxe0", "infiniband");
 
-struct Script final : UeventSource {
+struct Script final : NetlinkSource {
   std::deque<Result<std::string>> script;
   Result<std::string> receive() override {
     if (script.empty()) return make_error(Error::Kind::NoData, "none");
