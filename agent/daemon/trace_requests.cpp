@@ -11,19 +11,14 @@ constexpr std::uint16_t kRocePort = 4791;
 constexpr std::size_t kOwnSuspects = 4, kMaxTrouble = 4096;
 constexpr Nanos kTroubleFor = 5 * kSecond;
 constexpr double kProbesPerHop = 5;  // a second
-// Queues mark and delay on healthy days too: only what could be a finding is worth the routers' answers.
+// Queues mark and delay on healthy days too. Marks count from here on; delay is left to the aggregator, which sees
+// whether others are late as well: a host that is short of CPU finds all its paths late, and tracing them takes more
+// CPU.
 constexpr double kMarkedShare = 0.2;
-constexpr Nanos kLateBy = kMillisecond;
 
 }  // namespace
 
 void TraceRequests::watch(const EngineReport& report, Nanos now) {
-  std::map<std::string, Nanos> fastest;  // of the paths to one peer
-  for (const model::PathWindow& window : report.windows) {
-    if (!window.rtt_median_ns) continue;
-    const auto [it, fresh] = fastest.emplace(window.key.to, *window.rtt_median_ns);
-    if (!fresh) it->second = std::min(it->second, *window.rtt_median_ns);
-  }
   for (const model::PathWindow& window : report.windows) {
     if (window.sent == 0 || window.key.forward_port == 0) continue;
     const double lost = window.forward.lost + window.back.lost + window.lost_unknown;
@@ -31,9 +26,6 @@ void TraceRequests::watch(const EngineReport& report, Nanos now) {
     for (const model::DirectionCounts* way : {&window.forward, &window.back}) {
       const double marked = way->ecn_capable == 0 ? 0 : double(way->ce) / way->ecn_capable;
       if (marked >= kMarkedShare) weight = std::max(weight, marked);
-    }
-    if (window.rtt_median_ns && *window.rtt_median_ns > 2 * fastest.at(window.key.to) + kLateBy) {
-      weight = std::max(weight, 0.5);
     }
     if (weight <= 0) continue;
     const PathId id{window.key.from, window.key.to, window.key.forward_port};

@@ -32,7 +32,7 @@ class TraceRequests {
  private:
   struct Trouble {
     Nanos until = 0;
-    double weight = 0;  // share of probes lost, late or marked
+    double weight = 0;  // share of probes lost or marked
   };
   // By (from, to) and source port.
   using PathId = std::tuple<std::string, std::string, std::uint16_t>;
