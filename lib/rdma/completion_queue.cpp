@@ -60,7 +60,8 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(Device& device,
 
 CompletionQueue::~CompletionQueue() {
   if (queue_ != nullptr) {
-    take_events();
+    while (take_event()) {
+    }
     if (unacknowledged_ > 0) ibv_ack_cq_events(queue_, unacknowledged_);
     ibv_destroy_cq(queue_);
   }
@@ -102,7 +103,6 @@ bool CompletionQueue::try_extended(unsigned entries, model::TimestampRung rung) 
 }
 
 Result<void> CompletionQueue::poll(std::vector<Completion>& out, unsigned limit) {
-  take_events();
   return extended_ != nullptr ? poll_extended(out, limit) : poll_classic(out, limit);
 }
 
@@ -167,21 +167,27 @@ Completion CompletionQueue::read_current() {
   return completion;
 }
 
-Result<void> CompletionQueue::arm() {
+Result<bool> CompletionQueue::arm() {
+  if (armed_ && !take_event()) return false;
   if (const int error = ibv_req_notify_cq(queue_, 0); error != 0)
     return errno_error(error, device_.name() + ": cannot ask for completion events");
-  return {};
+  armed_ = true;
+  return true;
 }
 
-void CompletionQueue::take_events() {
+// There is one at most for each time the queue was armed.
+bool CompletionQueue::take_event() {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
-  while (ibv_get_cq_event(channel_, &queue, &context) == 0) ++unacknowledged_;
+  if (ibv_get_cq_event(channel_, &queue, &context) != 0) return false;
+  armed_ = false;
+  ++unacknowledged_;
   // Acknowledging takes a lock each time, so it is done in batches; destroying waits for all of them.
   if (unacknowledged_ >= 64) {
     ibv_ack_cq_events(queue_, unacknowledged_);
     unacknowledged_ = 0;
   }
+  return true;
 }
 
 }  // namespace weft::rdma

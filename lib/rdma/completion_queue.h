@@ -41,9 +41,11 @@ class CompletionQueue {
 
   // Appends at most limit completions; none is not an error. Never blocks.
   Result<void> poll(std::vector<Completion>& out, unsigned limit);
-  // Readable when a completion came after arm(). Completions that were already there give no event: poll once more.
+  // Readable when a completion came after arm().
   int event_fd() const { return channel_->fd; }
-  Result<void> arm();
+  // To be called before waiting. True: completions that were there before give no event, so poll once more. A queue
+  // that is armed still costs one read, and gives false.
+  Result<bool> arm();
 
  private:
   CompletionQueue(Device& device, const Clock& clock) : device_(device), clock_(clock) {}
@@ -52,7 +54,7 @@ class CompletionQueue {
   Result<void> poll_classic(std::vector<Completion>& out, unsigned limit);
   Result<void> poll_extended(std::vector<Completion>& out, unsigned limit);
   Completion read_current();
-  void take_events();
+  bool take_event();
 
   Device& device_;
   const Clock& clock_;
@@ -61,6 +63,7 @@ class CompletionQueue {
   ibv_cq_ex* extended_ = nullptr;  // the same queue, when extended
   PacketClock packet_clock_;
   unsigned unacknowledged_ = 0;
+  bool armed_ = false;  // an event is to come, or waits to be read
 };
 
 }  // namespace weft::rdma

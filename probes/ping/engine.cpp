@@ -16,6 +16,7 @@
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/base/thread_name.h"
 #include "probes/ping/hello.h"
 #include "probes/ping/hello_socket.h"
 #include "probes/ping/prober.h"
@@ -387,6 +388,8 @@ class EngineImpl final : public Engine, private TransportEvents {
     own_delay_max_ns_ = std::max(own_delay_max_ns_, late);
     if (late > options_.overslept_ns) prober_.woke_late();
     // What waits is delivered before anything times out.
+    for (const int fd : ready_fds_) transport_->note_ready(fd);
+    ready_fds_.clear();
     if (std::exchange(transport_ready_, false)) {
       if (const auto polled = transport_->poll(*this); !polled) return polled;
     }
@@ -442,11 +445,13 @@ class EngineImpl final : public Engine, private TransportEvents {
         hello_ready_ = true;
       } else {
         transport_ready_ = true;
+        ready_fds_.push_back(fd);
       }
     }
   }
 
   void run() {
+    name_this_thread("weft-probe");
     for (;;) {
       std::vector<ProbeOutcome> outcomes;
       std::function<void(const ProbeOutcome&)> callback;
@@ -516,6 +521,7 @@ class EngineImpl final : public Engine, private TransportEvents {
   Nanos planned_ns_ = 0;
   bool hello_ready_ = false;
   bool transport_ready_ = true;
+  std::vector<int> ready_fds_;  // of the transport
   bool fine_waits_ = true;
 
   Fd wake_;

@@ -88,6 +88,8 @@ class Transport {
   virtual Result<void> poll(TransportEvents& events) = 0;
   // Descriptors that become readable when poll has work; arm() must be called after poll before waiting on them.
   virtual std::vector<int> wait_fds() const = 0;
+  // One of them was readable: poll may look there. Whoever does not wait on them need not tell.
+  virtual void note_ready(int /*fd*/) {}
   // True: call poll once more before waiting; what is there, or will be at once, raises no event.
   virtual Result<bool> arm() = 0;
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <utility>
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -55,6 +57,7 @@ class RdmaTransport final : public Transport {
                     std::uint8_t traffic_class, std::span<const std::uint8_t> payload, std::uint64_t cookie) override;
   Result<void> poll(TransportEvents& events) override;
   std::vector<int> wait_fds() const override;
+  void note_ready(int fd) override { device_ready_ = device_ready_ || fd == device_->event_fd(); }
   Result<bool> arm() override;
   Nanos elapsed_ns(Stamp from, Stamp to) const override { return sides_[0].queue->clock().elapsed_ns(from, to); }
   std::optional<std::uint32_t> take_responder_low_water() override;
@@ -104,14 +107,16 @@ class RdmaTransport final : public Transport {
   void restart_broken(Side& side, TransportEvents& events);
   Result<void> send_waiting(const Waiting& packet, Nanos now, bool& still_waiting);
   void send_waiting(TransportEvents& events);
-  void wake() const;
+  void wake();
 
   RdmaTransportOptions options_;
   const Clock& clock_;
   std::unique_ptr<rdma::Device> device_;
   model::GidEntry gid_;
   rdma::HeaderKind header_ = rdma::HeaderKind::Ipv4;
-  Fd early_fd_;  // readable when completions wait in Side::early, or an address was resolved
+  Fd early_fd_;  // readable when an address was resolved
+  std::atomic<bool> woken_ = false;
+  bool device_ready_ = false;  // its descriptor was readable
   std::array<Side, 2> sides_;
   std::unique_ptr<rdma::AddressHandles> handles_;
   std::vector<Waiting> waiting_;
@@ -326,14 +331,17 @@ void RdmaTransport::send_waiting(TransportEvents& events) {
   for (const SendDone& done : failed) events.on_send_done(done);
 }
 
-void RdmaTransport::wake() const {
+void RdmaTransport::wake() {
   const std::uint64_t one = 1;
   // Fails only when the counter is full, and then it is readable already.
   [[maybe_unused]] const auto written = ::write(early_fd_.get(), &one, sizeof one);
+  woken_ = true;  // after the write, so that whoever sees it finds something to read
 }
 
 Result<void> RdmaTransport::check_device() {
   bool gids_changed = false;
+  const bool due = clock_.monotonic_ns() - checked_ns_ >= kPresenceCheck_ns;
+  if (!due && !std::exchange(device_ready_, false)) return {};
   while (const auto event = device_->next_event()) {
     if (event->kind == rdma::DeviceEvent::Gone) return make_error(Error::Kind::NotFound, where() + ": device is gone");
     if (event->kind == rdma::DeviceEvent::GidsChanged) gids_changed = true;
@@ -342,9 +350,8 @@ Result<void> RdmaTransport::check_device() {
       for (const auto& lane : each.lanes)
         if (lane->number() == event->queue_pair) lane->mark_broken();
   }
-  const Nanos now = clock_.monotonic_ns();
-  if (!gids_changed && now - checked_ns_ < kPresenceCheck_ns) return {};
-  checked_ns_ = now;
+  if (!gids_changed && !due) return {};
+  checked_ns_ = clock_.monotonic_ns();
   handles_->sweep();
   // rxe gives no event: its node in sysfs goes first, then the kernel waits for us to close.
   if (!device_->is_present()) return make_error(Error::Kind::NotFound, where() + ": device is gone");
@@ -359,8 +366,10 @@ Result<void> RdmaTransport::check_device() {
 
 Result<void> RdmaTransport::poll(TransportEvents& events) {
   if (auto present = check_device(); !present) return present;
-  std::uint64_t ignored = 0;
-  [[maybe_unused]] const auto drained = ::read(early_fd_.get(), &ignored, sizeof ignored);
+  if (woken_.exchange(false)) {
+    std::uint64_t ignored = 0;
+    [[maybe_unused]] const auto drained = ::read(early_fd_.get(), &ignored, sizeof ignored);
+  }
   send_waiting(events);
   for (Side& each : sides_)
     if (auto polled = poll_side(each, events); !polled) return polled;
@@ -482,13 +491,16 @@ std::vector<int> RdmaTransport::wait_fds() const {
 }
 
 Result<bool> RdmaTransport::arm() {
+  // Addresses that are awaited, and a device that goes without a word, raise no event.
+  bool look_again = !waiting_.empty() || clock_.monotonic_ns() - checked_ns_ >= kPresenceCheck_ns;
   for (Side& each : sides_) {
-    if (auto armed = each.queue->arm(); !armed) return armed.error();
-    // What completed before arming raises no event.
+    const auto fresh = each.queue->arm();
+    if (!fresh) return fresh.error();
+    if (!*fresh) continue;
     if (auto polled = each.queue->poll(each.early, kBatch); !polled) return polled.error();
-    if (!each.early.empty()) wake();
+    look_again = look_again || !each.early.empty();
   }
-  return true;  // poll also looks after the device
+  return look_again;
 }
 
 std::optional<std::uint32_t> RdmaTransport::take_responder_low_water() {

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
 
 #include "lib/base/fd.h"
 
@@ -74,9 +75,58 @@ class RawTraceSocket final : public TraceSocket {
     const bool v4 = probe.destination.is_ipv4_mapped();
     const Fd& socket = v4 ? send4_ : send6_;
     if (!socket) return make_error(Error::Kind::Unsupported, "this kernel has no IPv6");
-    const int index = netdev.empty() ? 0 : static_cast<int>(::if_nametoindex(netdev.c_str()));
-    if (!netdev.empty() && index == 0) return errno_error(errno, "trace by " + netdev);
+    auto index = index_of(netdev);
+    if (!index) return index.error();
+    auto sent = send_by(*index, socket, probe, packet);
+    if (!sent && sent.error().error_number == ENODEV && indexes_.erase(netdev) != 0) {
+      // The interface was made anew.
+      index = index_of(netdev);
+      if (!index) return index.error();
+      sent = send_by(*index, socket, probe, packet);
+    }
+    return sent;
+  }
 
+  Result<IcmpParse> receive() override {
+    std::array<std::uint8_t, 2048> buffer;
+    ssize_t size = ::recv(receive4_.get(), buffer.data(), buffer.size(), 0);
+    if (size >= 0) return parse_icmp4({buffer.data(), static_cast<std::size_t>(size)});
+    if (errno != EAGAIN && errno != EINTR) return errno_error(errno, "ICMP socket");
+    if (!receive6_) return make_error(Error::Kind::NoData, "");
+    sockaddr_in6 from{};
+    socklen_t length = sizeof from;
+    size = ::recvfrom(receive6_.get(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
+    if (size < 0) {
+      if (errno == EAGAIN || errno == EINTR) return make_error(Error::Kind::NoData, "");
+      return errno_error(errno, "ICMPv6 socket");
+    }
+    model::Gid responder;
+    std::memcpy(responder.raw.data(), &from.sin6_addr, 16);
+    return parse_icmp6({buffer.data(), static_cast<std::size_t>(size)}, responder);
+  }
+
+  std::vector<int> wait_fds() const override {
+    std::vector<int> out{receive4_.get()};
+    if (receive6_) out.push_back(receive6_.get());
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kMaxIndexes = 256;
+
+  // Asking the kernel costs three calls, and this is done for each packet.
+  Result<int> index_of(const std::string& netdev) {
+    if (netdev.empty()) return 0;
+    if (const auto known = indexes_.find(netdev); known != indexes_.end()) return known->second;
+    const int index = static_cast<int>(::if_nametoindex(netdev.c_str()));
+    if (index == 0) return errno_error(errno, "trace by " + netdev);
+    if (indexes_.size() >= kMaxIndexes) indexes_.clear();
+    return indexes_[netdev] = index;
+  }
+
+  static Result<void> send_by(int index, const Fd& socket, const TraceProbe& probe,
+                              const std::vector<std::uint8_t>& packet) {
+    const bool v4 = probe.destination.is_ipv4_mapped();
     iovec data{const_cast<std::uint8_t*>(packet.data()), packet.size()};
     sockaddr_in to4 = to_sockaddr4(probe.destination);
     sockaddr_in6 to6 = to_sockaddr6(probe.destination);
@@ -116,31 +166,7 @@ class RawTraceSocket final : public TraceSocket {
     return {};
   }
 
-  Result<IcmpParse> receive() override {
-    std::array<std::uint8_t, 2048> buffer;
-    ssize_t size = ::recv(receive4_.get(), buffer.data(), buffer.size(), 0);
-    if (size >= 0) return parse_icmp4({buffer.data(), static_cast<std::size_t>(size)});
-    if (errno != EAGAIN && errno != EINTR) return errno_error(errno, "ICMP socket");
-    if (!receive6_) return make_error(Error::Kind::NoData, "");
-    sockaddr_in6 from{};
-    socklen_t length = sizeof from;
-    size = ::recvfrom(receive6_.get(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&from), &length);
-    if (size < 0) {
-      if (errno == EAGAIN || errno == EINTR) return make_error(Error::Kind::NoData, "");
-      return errno_error(errno, "ICMPv6 socket");
-    }
-    model::Gid responder;
-    std::memcpy(responder.raw.data(), &from.sin6_addr, 16);
-    return parse_icmp6({buffer.data(), static_cast<std::size_t>(size)}, responder);
-  }
-
-  std::vector<int> wait_fds() const override {
-    std::vector<int> out{receive4_.get()};
-    if (receive6_) out.push_back(receive6_.get());
-    return out;
-  }
-
- private:
+  std::map<std::string, int> indexes_;  // by interface name
   Fd send4_, receive4_, send6_, receive6_;
 };
 
