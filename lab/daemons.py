@@ -20,6 +20,9 @@ from lab.topology import BUILDER_ADDRESS
 FABRIC_NAME = "lab"
 PROGRAMS = ("weftd", "weft-aggregator", "weft", "weft-bench", "weft-tap")
 GUEST_DIR = "/run/weft-lab"
+# An emulated guest takes a millisecond of CPU for each packet. This is what four of them can send and still be on time;
+# each link gets 25 probes/s or so. Its round trips wander by milliseconds.
+AGGREGATOR_DEFAULTS = {"localise": {"probes_per_s_per_endpoint": 24, "delay_floor": "10ms"}}
 READY_DEADLINE_S = 120.0
 STOP_GRACE_S = 10.0
 
@@ -254,6 +257,7 @@ kill -KILL "$pid"; exit 9
             "fabric": fabric,
             "listen": {"grpc": f"127.0.0.1:{self.grpc_port}", "http": f"127.0.0.1:{self.http_port}"},
             "store": {"path": str(run_dir / f"weft-{self._generation}.db")},
+            **AGGREGATOR_DEFAULTS,
         }
         (run_dir / "aggregator.toml").write_text(dump(merge(aggregator, self.setup.aggregator)))
         for host in self.lab.topology.hosts:

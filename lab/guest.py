@@ -57,7 +57,7 @@ class Guest:
         }  # fmt: skip
         append = " ".join([
             "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off nowatchdog audit=0 cryptomgr.notests",
-            accel.TCG_APPEND if accel_arguments == accel.TCG else "",
+            accel.tcg_append(Path("/proc/cpuinfo").read_text()) if accel_arguments == accel.TCG else "",
             *(f"lab.{key}={encode_argument(value)}" for key, value in arguments.items()),
         ])  # fmt: skip
         argv: list[str | Path] = [
