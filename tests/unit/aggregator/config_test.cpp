@@ -88,3 +88,31 @@ TEST_CASE("config: values are taken, flags win over the file", "[aggregator]") {
   CHECK(config->retention_ns == 120 * kSecond);
   CHECK(load_config(weft::SystemFiles(), "", {}));
 }
+
+TEST_CASE("config: the example that is shipped holds the defaults, each of them", "[aggregator]") {
+  const auto shipped =
+      load_config(weft::SystemFiles(), std::string(WEFT_FIXTURES) + "/../../packaging/config/aggregator.toml", {});
+  REQUIRE(shipped);
+  const AggregatorConfig defaults;
+  CHECK(shipped->fabric == defaults.fabric);
+  CHECK(shipped->topology_file.empty());
+  CHECK(shipped->listen_grpc == defaults.listen_grpc);
+  CHECK(shipped->listen_http == defaults.listen_http);
+  CHECK(shipped->allow_remote == defaults.allow_remote);
+  CHECK(shipped->store_path == defaults.store_path);
+  CHECK(shipped->retention_ns == defaults.retention_ns);
+  const auto& now = shipped->localiser;
+  const auto& then = defaults.localiser;
+  CHECK(now.window_ns == then.window_ns);
+  CHECK(now.host_silent_after_ns == then.host_silent_after_ns);
+  CHECK(now.link_probes_per_s == then.link_probes_per_s);
+  CHECK(now.probes_per_s_per_endpoint == then.probes_per_s_per_endpoint);
+  CHECK(now.loss_ratio_raise == then.loss_ratio_raise);
+  CHECK(now.loss_ratio_clear == then.loss_ratio_clear);
+  CHECK(now.ce_ratio_raise == then.ce_ratio_raise);
+  CHECK(now.ce_ratio_clear == then.ce_ratio_clear);
+  CHECK(now.delay_floor_ns == then.delay_floor_ns);
+  CHECK(now.delay_spread_factor == then.delay_spread_factor);
+  CHECK(now.ports_wanted_max == then.ports_wanted_max);
+  CHECK(now.paths_not_pinned == then.paths_not_pinned);
+}
