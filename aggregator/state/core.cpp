@@ -390,7 +390,8 @@ void Core::end_streams_that_must_send_again() {
 void Core::tick() {
   const Nanos now = clock_.monotonic_ns();
   excuse_awaited(now);
-  apply(tracker_.step(verdicts(now), now, clock_.wall_ns()));
+  const std::vector<model::Finding> found = verdicts(now);
+  apply(tracker_.step(found, now, clock_.wall_ns(), localiser_->blind()));
   const StoreStatus store = store_.status();
   if (store.generation != store_generation_) {
     store_generation_ = store.generation;

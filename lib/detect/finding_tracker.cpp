@@ -7,10 +7,6 @@
 namespace weft::detect {
 namespace {
 
-std::string identity(const model::Finding& finding) {
-  return std::string(model::finding_info(finding.kind).name) + " " + finding.subject;
-}
-
 constexpr Nanos kUpdateQuiet = kSecond;
 constexpr Nanos kRefreshEvery = 5 * kSecond;
 
@@ -26,6 +22,10 @@ bool worth_storing(const model::Finding& before, const model::Finding& after, Na
 
 }  // namespace
 
+std::string identity(model::FindingKind kind, const std::string& subject) {
+  return std::string(model::finding_info(kind).name) + " " + subject;
+}
+
 void FindingTracker::restore(const std::vector<model::Finding>& active, Nanos now_monotonic) {
   for (const model::Finding& finding : active) {
     if (!finding.active()) continue;
@@ -37,15 +37,23 @@ void FindingTracker::restore(const std::vector<model::Finding>& active, Nanos no
       ++refused_;
       continue;
     }
-    entries_.emplace(identity(finding), Entry{finding, finding, now_monotonic, now_monotonic, now_monotonic});
+    entries_.emplace(identity(finding.kind, finding.subject),
+                     Entry{finding, finding, now_monotonic, now_monotonic, now_monotonic});
   }
 }
 
 std::vector<FindingChange> FindingTracker::step(const std::vector<model::Finding>& verdicts, Nanos now_monotonic,
-                                                Nanos wall_now) {
+                                                Nanos wall_now, const std::set<std::string>& blind) {
   std::vector<FindingChange> changes;
+  const Nanos elapsed = stepped_ == 0 ? 0 : std::max<Nanos>(0, now_monotonic - stepped_);
+  stepped_ = now_monotonic;
+  for (auto& [key, entry] : entries_) {
+    if (blind.count(key) != 0) {
+      entry.last_support_monotonic = std::min(now_monotonic, entry.last_support_monotonic + elapsed);
+    }
+  }
   for (const model::Finding& verdict : verdicts) {
-    const std::string key = identity(verdict);
+    const std::string key = identity(verdict.kind, verdict.subject);
     const Nanos age = std::max<Nanos>(0, now_monotonic - verdict.since_ns);
     const auto found = entries_.find(key);
     if (found == entries_.end()) {

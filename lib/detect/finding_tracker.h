@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "lib/model/finding.h"
 
 namespace weft::detect {
+
+// How a finding is known to the tracker: "link_loss link:s1>l2".
+std::string identity(model::FindingKind kind, const std::string& subject);
 
 struct TrackerConfig {
   Nanos clear_after_ns = 15 * kSecond;   // this long without support before a finding clears
@@ -31,8 +35,10 @@ class FindingTracker {
   void restore(const std::vector<model::Finding>& active, Nanos now_monotonic);
   // verdicts: what is wrong now, since_ns monotonic. wall_now is the wall clock at now. Updated is emitted when
   // severity, victims, not_checked or confidence (by 0.05) changed, or other numbers did and 5 s have passed; at most
-  // once a second a finding. Raised ones get a new id.
-  std::vector<FindingChange> step(const std::vector<model::Finding>& verdicts, Nanos now_monotonic, Nanos wall_now);
+  // once a second a finding. Raised ones get a new id. blind: identities of findings about which nothing can be said
+  // now, good or bad; the time to clearing stands still for them.
+  std::vector<FindingChange> step(const std::vector<model::Finding>& verdicts, Nanos now_monotonic, Nanos wall_now,
+                                  const std::set<std::string>& blind = {});
   // Clears all without waiting (operator's word).
   std::vector<FindingChange> clear_all(Nanos wall_now);
   // The operator has seen it; kept through updates and restarts. False when no active finding has that id.
@@ -51,6 +57,7 @@ class FindingTracker {
   };
   TrackerConfig config_;
   std::map<std::string, Entry> entries_;  // by kind and subject
+  Nanos stepped_ = 0;                     // monotonic time of the last step
   std::uint64_t next_id_ = 0;
   std::uint64_t refused_ = 0;
 };

@@ -252,7 +252,7 @@ std::map<LinkId, Tally> tally(const Evidence& evidence, const Fabric& fabric, Qu
                       t.bad_by_age[age] += b;
                       if (b > 0 && (question == Question::LateToSiblings || question == Question::LateToPast) &&
                           t.excess_ns.size() < 512) {
-                        t.excess_ns.push_back(excess_ns(path, bucket));
+                        t.excess_ns.push_back(bucket.late_by_ns);
                       }
                     });
       }

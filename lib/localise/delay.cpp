@@ -41,11 +41,6 @@ void learn(Path& path, const Bucket& bucket) {
 
 }  // namespace
 
-double excess_ns(const Path& path, const Bucket& bucket) {
-  if (path.learned == 0 || bucket.rtt_median < 0) return 0;
-  return static_cast<double>(bucket.rtt_median) - path.base_ns;
-}
-
 void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now) {
   auto& paths = evidence.paths();
   const std::int64_t now_slot = now / kSecond;
@@ -96,8 +91,11 @@ void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now) {
         bucket.judged_delay = siblings || path.mature();
         // While the past is young, twice the siblings' time is the least that counts.
         const double allowed = all_mature ? threshold(path) : std::max({floor, reference, 4 * kMicrosecond * 1.0});
-        bucket.late_to_siblings = siblings && rtt - (all_mature ? path.base_ns : 0) - reference > allowed;
-        bucket.late_to_past = path.mature() && rtt - path.base_ns - common > 2 * threshold(path);
+        const double to_siblings = rtt - (all_mature ? path.base_ns : 0) - reference;
+        const double to_past = path.mature() ? rtt - path.base_ns - common : 0;
+        bucket.late_to_siblings = siblings && to_siblings > allowed;
+        bucket.late_to_past = path.mature() && to_past > 2 * threshold(path);
+        bucket.late_by_ns = bucket.late_to_siblings ? to_siblings : bucket.late_to_past ? to_past : 0;
       }
     }
   }

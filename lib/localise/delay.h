@@ -18,7 +18,4 @@ struct DelayConfig {
 // Judges the seconds now-3..now; learns from those that are older. Call once a judge(), after usability is set.
 void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now);
 
-// How late the second is, for evidence: over the path's past, else 0.
-double excess_ns(const Path& path, const Bucket& bucket);
-
 }  // namespace weft::localise

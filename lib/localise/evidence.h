@@ -29,6 +29,7 @@ struct Bucket {
   std::uint16_t sent = 0, acked = 0, lost_unknown = 0, lost_out = 0, lost_back = 0, late = 0;
   std::uint16_t ecn_out = 0, ce_out = 0, bleached_out = 0, ecn_back = 0, ce_back = 0, bleached_back = 0;
   // By classify(): later than its siblings in the same second; later than its own past.
+  double late_by_ns = 0;  // when late
   bool late_to_siblings = false, late_to_past = false, judged_delay = false, learned = false, graduated = false;
 };
 

@@ -115,9 +115,41 @@ std::map<std::string, HopEvidence::Answers> HopEvidence::mark_and_measure(const 
   return out;
 }
 
+// Whether the router answered later than before the trouble, or, where that is not known, than the nearest of its
+// report.
+std::optional<bool> HopEvidence::late_at(const std::deque<Report>& reports, const Report& report, std::size_t hop,
+                                         Nanos since, double excess_ns) {
+  if (hop >= report.hops.size() || report.hops[hop].rtt < 0) return std::nullopt;
+  Nanos usual = -1;
+  for (const Report& other : reports) {
+    if (other.received <= since && hop < other.hops.size() && other.hops[hop].rtt >= 0) usual = other.hops[hop].rtt;
+  }
+  if (usual < 0) {
+    usual = report.hops[hop].rtt;
+    for (const Hop& other : report.hops) {
+      if (other.rtt >= 0) usual = std::min(usual, other.rtt);
+    }
+  }
+  return static_cast<double>(report.hops[hop].rtt) > static_cast<double>(usual) + excess_ns / 2;
+}
+
+// A host that runs late finds all routers late, and one second may be without the trouble. So a report counts only when
+// the routers before all suspects were on time in it and those beyond all of them late.
+bool HopEvidence::delay_fits(const std::deque<Report>& reports, const Report& report, const Route& route,
+                             const Places& at, Nanos since, double excess_ns) {
+  const std::size_t first = *std::min_element(at.place.begin(), at.place.end());
+  const std::size_t last = *std::max_element(at.place.begin(), at.place.end());
+  for (std::size_t h = 0; h < route.routers; ++h) {
+    if (h >= first && h < last) continue;
+    const auto late = late_at(reports, report, h, since, excess_ns);
+    if (late && *late != (h >= last)) return false;
+  }
+  return true;
+}
+
 std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std::vector<LinkId>& suspects,
                                                 Trouble trouble, double ratio, double excess_ns, Nanos since) {
-  if (suspects.size() < 2) return std::nullopt;
+  if (suspects.size() < 2 || (trouble == Trouble::Delay && excess_ns <= 0)) return std::nullopt;
   const auto now_answers = mark_and_measure(fabric, suspects, since);
   const auto habit_of = [&](const std::string& router) {
     Answers out;
@@ -143,12 +175,6 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
       for (std::size_t s = 0; s < suspects.size(); ++s) beyond[s] = h >= at.place[s];
       // Before all suspects or beyond all of them: it does not tell them apart.
       if (std::count(beyond.begin(), beyond.end(), true) % static_cast<std::ptrdiff_t>(suspects.size()) == 0) continue;
-      double before_rtt = -1;
-      for (const Report& report : reports) {
-        if (report.received <= since && h < report.hops.size() && report.hops[h].rtt >= 0) {
-          before_rtt = static_cast<double>(report.hops[h].rtt);
-        }
-      }
       for (const Report& report : reports) {
         if (h >= report.hops.size() || report.received <= since) continue;
         const Hop& hop = report.hops[h];
@@ -161,16 +187,10 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
             break;
           }
           case Trouble::Delay: {
-            double least = before_rtt;
-            for (const Hop& other : report.hops) {
-              if (before_rtt < 0 && other.rtt >= 0 && (least < 0 || static_cast<double>(other.rtt) < least)) {
-                least = static_cast<double>(other.rtt);
-              }
-            }
-            if (hop.rtt < 0 || least < 0) break;
+            const auto late = late_at(reports, report, h, since, excess_ns);
+            if (!late || !delay_fits(reports, report, *route, at, since, excess_ns)) break;
             // One median a report, however many answers: a slow router errs in all of them together.
-            const bool late = static_cast<double>(hop.rtt) > least + excess_ns / 2;
-            for (std::size_t s = 0; s < suspects.size(); ++s) score[s] += std::log(late == beyond[s] ? 0.9 : 0.1);
+            for (std::size_t s = 0; s < suspects.size(); ++s) score[s] += std::log(*late == beyond[s] ? 0.9 : 0.1);
             tries += hop.answered;
             break;
           }

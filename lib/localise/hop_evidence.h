@@ -69,6 +69,10 @@ class HopEvidence {
   std::map<std::string, Answers> mark_and_measure(const Fabric& fabric, const std::vector<LinkId>& suspects,
                                                   Nanos since);
   void absorb(const Report& report);
+  static std::optional<bool> late_at(const std::deque<Report>& reports, const Report& report, std::size_t hop,
+                                     Nanos since, double excess_ns);
+  static bool delay_fits(const std::deque<Report>& reports, const Report& report, const Route& route, const Places& at,
+                         Nanos since, double excess_ns);
 
   std::map<Key, std::deque<Report>> reports_;
   std::map<std::string, Answers> habits_;  // by router, of reports that are gone

@@ -15,6 +15,8 @@ constexpr double kDownProbes = 8;
 // A dead host port may yet turn out a gone device, a downed port or a silent host: their word comes within this time.
 // And a dead switch shows in all its links by then.
 constexpr int kDownPatience_s = 3;
+constexpr double kBlindWindow_s = 10, kBlindBelow = 16;  // probes (of delay: a path's seconds) that crossed
+constexpr Nanos kBlindAtMost = 60 * kSecond;
 constexpr double kStaleLosses = 7;  // so many losses missing that the trouble is over
 
 // Which questions have anything bad in their evidence: a healthy fabric is judged in one pass.
@@ -62,6 +64,7 @@ void Judge::forget() {
   memory_.clear();
   wanted_traces_.clear();
   late_links_.clear();
+  blind_.clear();
   common_seconds_.clear();
   common_run_ = 0;
 }
@@ -243,6 +246,12 @@ bool Judge::accept(Claim& claim, const Window& window, Nanos now) {
   } else {
     // No loss in the last 20 s where several were due: over.
     if (t.newest_bad_age() < 0 && t.crossed / window.seconds * 20 * claim.pick.ratio >= kStaleLosses) return false;
+  }
+  // A host adds delay of its own, in its kernel too, and at its own cable nothing tells the two apart.
+  const bool of_delay = claim.question == Question::LateToSiblings || claim.question == Question::LateToPast;
+  if (of_delay && fabric_.link(claim.link).host_end != kNone &&
+      t.excess_median_ns() < 2 * static_cast<double>(config_.delay_floor_ns)) {
+    return false;
   }
   switch (claim.question) {
     case Question::Loss:
@@ -461,13 +470,26 @@ std::vector<Verdict> Judge::judge(Nanos now) {
         const std::string link = fabric_.link_subject(id);
         remember(claim.kind, link, claim.since, now);
         wording_[std::string(model::finding_info(claim.kind).name) + " " + link] = {
-            claim.shape,       claim.link,   claim.subject,     now,
-            claim.pick.margin, claim.factor, claim.not_checked, claim.note};
+            claim.shape, claim.question,    claim.kind,   claim.link,        claim.subject, now,
+            now,         claim.pick.margin, claim.factor, claim.not_checked, claim.note};
       }
       out.push_back({to_finding(claim, fabric_, clean_sibling(claim, now))});
     }
   }
+  note_blind(now);
   return out;
+}
+
+void Judge::note_blind(Nanos now) {
+  blind_.clear();
+  for (auto& [key, wording] : wording_) {
+    if (wording.supported == now || now - wording.supported > kBlindAtMost) continue;
+    const auto numbers = tally(evidence_, fabric_, wording.question, now, kBlindWindow_s, false, {wording.link});
+    const auto it = numbers.find(wording.link);
+    if (it != numbers.end() && it->second.crossed >= kBlindBelow) continue;
+    blind_.insert(std::string(model::finding_info(wording.kind).name) + " " + wording.subject);
+    wording.last = now;
+  }
 }
 
 }  // namespace weft::localise

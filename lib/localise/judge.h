@@ -33,6 +33,8 @@ class Judge {
   const std::set<LinkId>& wanted_traces() const { return wanted_traces_; }
   // Paths that some verdict of the last judge() covers, for views.
   bool is_late(LinkId link) const { return late_links_.count(link) != 0; }
+  // See Localiser::blind().
+  const std::set<std::string>& blind() const { return blind_; }
   void forget();
 
  private:
@@ -46,9 +48,11 @@ class Judge {
   // How a claim on a link was worded: kept while it stands, for a better wording would be a second finding.
   struct Wording {
     Claim::Shape shape;
+    Question question;
+    model::FindingKind kind;
     LinkId link;
     std::string subject;
-    Nanos last;
+    Nanos supported, last;  // last also moves while nothing can be said
     double margin, factor;  // of what told it from its rivals
     std::vector<std::string> not_checked;
     std::string note;
@@ -81,6 +85,7 @@ class Judge {
   Nanos remember(model::FindingKind kind, const std::string& subject, Nanos since, Nanos now);
   std::vector<std::string> peers_of(EndpointId endpoint) const;
   void common_seconds(Nanos now);
+  void note_blind(Nanos now);
 
   const LocaliserConfig& config_;
   Fabric& fabric_;
@@ -103,6 +108,7 @@ class Judge {
   std::map<std::string, Wording> wording_;  // by kind and link subject
   std::map<std::string, Nanos> waiting_;    // link subject -> since when its rivals are not told apart
   std::set<LinkId> wanted_traces_, late_links_;
+  std::set<std::string> blind_;
   std::set<std::int64_t> common_seconds_;  // in which nearly every pair lost: no place in the fabric
   unsigned common_run_ = 0;
   std::vector<char> in_use_;  // by link: crossed by counted probes of late

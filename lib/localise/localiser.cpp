@@ -86,6 +86,7 @@ class LocaliserImpl final : public Localiser {
   }
 
   std::vector<Verdict> judge(Nanos now) override { return judge_.judge(now); }
+  std::set<std::string> blind() const override { return judge_.blind(); }
 
   std::map<std::string, model::ProbePlan> plan(Nanos now) override {
     return planner_.plan(now, judge_.wanted_traces());

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -93,6 +94,9 @@ class Localiser {
 
   // What is wrong now, one verdict a root cause, victims attached. Call about once a second.
   virtual std::vector<Verdict> judge(Nanos now) = 0;
+  // Of what the last judge() did not blame although it had lately: identities (lib/detect) for which it saw too few
+  // probes to say that they are well again. Bounded to a minute after the last word.
+  virtual std::set<std::string> blind() const = 0;
   // The plan of every known host; revisions rise only when a plan changes.
   virtual std::map<std::string, model::ProbePlan> plan(Nanos now) = 0;
 

@@ -75,6 +75,7 @@ struct FakeLocaliser final : localise::Localiser {
     heard.calls.push_back("health " + host);
   }
   std::vector<localise::Verdict> judge(Nanos) override { return heard.verdicts; }
+  std::set<std::string> blind() const override { return {}; }
   std::map<std::string, model::ProbePlan> plan(Nanos) override { return heard.plans; }
   std::vector<localise::MeshCell> mesh(Nanos) const override { return {}; }
   std::vector<localise::PathView> paths(Nanos) const override { return {}; }

@@ -48,6 +48,27 @@ TEST_CASE("a finding without support clears slowly, and not before its hold", "[
   CHECK(tracker.active().empty());
 }
 
+TEST_CASE("while nothing can be said about a finding its time to clearing stands still", "[tracker]") {
+  FindingTracker tracker({});
+  tracker.step({verdict("link:s1>l2", kStart)}, kStart, kWall);
+  Nanos at = kStart;
+  const auto seconds = [&](int count, const std::set<std::string>& blind) {
+    std::size_t cleared = 0;
+    for (int i = 0; i < count; ++i) {
+      at += kSecond;
+      for (const auto& change : tracker.step({}, at, kWall + at - kStart, blind)) {
+        cleared += change.what == FindingChange::What::Cleared ? 1 : 0;
+      }
+    }
+    return cleared;
+  };
+  const std::string it = detect::identity(verdict("link:s1>l2", kStart).kind, "link:s1>l2");
+  CHECK(seconds(5, {}) == 0);
+  CHECK(seconds(60, {it}) == 0);
+  CHECK(seconds(9, {"link_loss link:l1>s1"}) == 0);
+  CHECK(seconds(1, {}) == 1);
+}
+
 TEST_CASE("support that comes and goes keeps one finding with one id", "[tracker]") {
   FindingTracker tracker({});
   const Finding bad = verdict("link:s1>l2", kStart);

@@ -1,5 +1,8 @@
 #include "lib/localise/hop_evidence.h"
 
+#include <array>
+#include <optional>
+
 #include "tests/unit/catch.h"
 
 using namespace weft;
@@ -49,6 +52,7 @@ constexpr double kRatio = 0.2;
 
 struct Asked {
   unsigned sent = 0, answered = 0;
+  std::optional<Nanos> rtt_ns = std::nullopt;
 };
 
 // h1 and h3 on their leaves, one spine between: h1>h3 crosses l1>s1 and s1>l2 together.
@@ -74,6 +78,7 @@ struct TwoLeaves {
       hop.address = way[i];
       hop.sent = static_cast<std::uint16_t>(asked[i].sent);
       hop.answered = static_cast<std::uint16_t>(asked[i].answered);
+      hop.rtt_ns = asked[i].rtt_ns;
       trace.hops.push_back(hop);
     }
     REQUIRE(fabric.add_trace(trace, at));
@@ -84,6 +89,15 @@ struct TwoLeaves {
     REQUIRE(route != nullptr);
     REQUIRE(route->links.size() == 4);
     return {route->links[1], route->links[2]};
+  }
+  void answered_in(Nanos at, std::array<unsigned, 3> ms) {
+    std::array<Asked, 3> asked;
+    for (std::size_t i = 0; i < 3; ++i) asked[i] = {5, 5, ms[i] * kMillisecond};
+    told(at, asked);
+  }
+  std::string late(double margin) {
+    const auto verdict = hops.separate(fabric, suspects(), Trouble::Delay, 1, 50e6, kFault);
+    return verdict && verdict->margin_nats >= margin ? fabric.link_label(verdict->link) : "";
   }
   std::string blamed(double margin) {
     const auto verdict = hops.separate(fabric, suspects(), Trouble::Loss, kRatio, 0, kFault);
@@ -159,4 +173,35 @@ TEST_CASE("hop counts: more answers than packets are clamped, absurd hop numbers
   const auto verdict = net.hops.separate(net.fabric, net.suspects(), Trouble::Loss, kRatio, 0, kFault);
   REQUIRE(verdict);
   CHECK(verdict->tries == 10);
+}
+
+TEST_CASE("hop delay: routers late from one hop on name the link before it", "[localise]") {
+  for (const bool known : {true, false}) {
+    TwoLeaves far;
+    TwoLeaves near;
+    if (known) {
+      far.answered_in(kBefore, {2, 3, 4});
+      near.answered_in(kBefore, {2, 3, 4});
+    }
+    for (int i = 0; i < 3; ++i) {
+      far.answered_in(kAfter + i * kSecond, {3, 4, 55});
+      near.answered_in(kAfter + i * kSecond, {3, 54, 55});
+    }
+    CHECK(far.late(5) == "s1>l2");
+    CHECK(near.late(5) == "l1>s1");
+  }
+}
+
+TEST_CASE("hop delay: a host that finds even the router before all suspects late says nothing", "[localise]") {
+  TwoLeaves net;
+  net.answered_in(kBefore, {2, 3, 4});
+  for (int i = 0; i < 20; ++i) net.answered_in(kAfter + i * kMillisecond, {40, 45, 90});
+  CHECK(net.late(0.1).empty());
+}
+
+TEST_CASE("hop delay: a second in which the router beyond all suspects was on time says nothing", "[localise]") {
+  TwoLeaves net;
+  net.answered_in(kBefore, {2, 3, 4});
+  for (int i = 0; i < 20; ++i) net.answered_in(kAfter + i * kMillisecond, {3, 40, 5});
+  CHECK(net.late(0.1).empty());
 }

@@ -1,4 +1,6 @@
 // The scenarios of the lab, simulated: what must be found, how soon, and that nothing else is.
+#include <algorithm>
+
 #include "tests/unit/catch.h"
 #include "tests/unit/lib/localise/simulator.h"
 
@@ -125,6 +127,35 @@ TEST_CASE("host-stall: a frozen weftd is host_silent, no link and no rnic", "[lo
     CHECK(sim.raised() == Names{"host_silent host:h3"});
     CHECK(sim.active() == Names{});
   }
+}
+
+TEST_CASE("spine-delay: on paths whose healthy time nobody knows, how late they are is told from their siblings",
+          "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Simulator sim(lab(seed));
+    sim.link("s1>l2").delay_ms = 50;
+    sim.run(60);
+    INFO("seed " << seed);
+    CHECK(sim.raised() == Names{"link_delay link:s1>l2"});
+  }
+}
+
+TEST_CASE("spine-delay: a finding stays while its hosts run too late to say anything, and clears when they do",
+          "[localise]") {
+  Simulator sim(lab());
+  sim.run(60);
+  sim.link("s1>l2").delay_ms = 50;
+  REQUIRE(sim.until(FindingKind::LinkDelay, "link:s1>l2", 20));
+  for (const char* host : {"h1", "h2", "h3", "h4"}) sim.host(host).hog = 0.3;
+  sim.run(40);
+  const Names during = sim.active();
+  CHECK(std::count(during.begin(), during.end(), "link_delay link:s1>l2") == 1);
+  for (const char* host : {"h1", "h2", "h3", "h4"}) sim.host(host).hog = 0;
+  sim.run(30);
+  CHECK(sim.active() == Names{"link_delay link:s1>l2"});
+  sim.link("s1>l2").delay_ms = 0;
+  sim.run(60);
+  CHECK(sim.active() == Names{});
 }
 
 TEST_CASE("host-hog: a host without time to run is host_overloaded, no link and no rnic", "[localise]") {

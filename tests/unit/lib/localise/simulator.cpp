@@ -407,7 +407,7 @@ void Simulator::step() {
   std::vector<model::Finding> verdicts;
   for (localise::Verdict& verdict : localiser_->judge(now_)) verdicts.push_back(std::move(verdict.finding));
   judge_seconds_ += static_cast<double>(std::clock() - clock) / CLOCKS_PER_SEC;
-  for (detect::FindingChange& change : tracker_.step(verdicts, now_, now_ + kWallOffset)) {
+  for (detect::FindingChange& change : tracker_.step(verdicts, now_, now_ + kWallOffset, localiser_->blind())) {
     if (change.what != detect::FindingChange::What::Raised) continue;
     told_.push_back(describe(change.finding));
     if (change.finding.severity == model::Severity::Info) continue;
