@@ -22,8 +22,10 @@ PROGRAMS = ("weftd", "weft-aggregator", "weft", "weft-bench", "weft-tap")
 GUEST_DIR = "/run/weft-lab"
 # An emulated guest takes a millisecond of CPU for each packet. This is what four of them can send and still be on time;
 # each link gets 25 probes/s or so. Its round trips wander by milliseconds.
-AGGREGATOR_DEFAULTS = {"localise": {"probes_per_s_per_endpoint": 24, "delay_floor": "10ms"}}
+AGGREGATOR_DEFAULTS = {"localise": {"probes_per_s_per_endpoint": 24, "delay_floor": "20ms"}}
 READY_DEADLINE_S = 120.0
+# After a start: agents still trace all paths, and nobody knows yet how long a healthy round trip takes.
+SETTLE_S = 15.0
 STOP_GRACE_S = 10.0
 
 # Keeps the pid for signals and the exit status for the runner, and outlives the command that started it.
@@ -62,6 +64,7 @@ class Daemons:
         self._aggregator: subprocess.Popen | None = None
         self._running: set[str] = set()  # hosts whose weftd ought to run
         self._generation = 0
+        self._settled = True
         self._key = secrets.token_hex(32)
         self.aggregator_log = lab.run_dir / "aggregator.log"
         lab.environment["WEFT_API"] = self.url
@@ -91,6 +94,7 @@ class Daemons:
         self.aggregator_start()
         for host, future in [(h, self._submit_start(h)) for h in self.lab.topology.hosts]:
             self._started(host, future.result())
+        self._settled = False
 
     def stop(self) -> None:
         for host in sorted(self._running):
@@ -112,6 +116,7 @@ class Daemons:
                 enough = agents["reporting"] >= len(self._running) > 0 or not self._running
                 if coverage["ready"] and enough:
                     self.lab.say(f"weft is ready: {state}")
+                    self._settle()
                     return
             except (ApiError, KeyError, TypeError) as error:
                 state = f"the aggregator does not answer yet ({error})"
@@ -137,6 +142,11 @@ class Daemons:
                 last = self.agent_log(host, 3).strip()
                 trouble.append(f"weftd on {host} ended with {result.out.strip()}: {last}")
         return trouble
+
+    def _settle(self) -> None:
+        if not self._settled:
+            time.sleep(SETTLE_S)
+            self._settled = True
 
     def agent_start(self, host: str) -> None:
         if host not in self._running:
