@@ -18,7 +18,7 @@ namespace weft::rdma {
 
 struct PortInfo {
   model::RdmaPort port;       // with its GIDs
-  bool grh_required = false;  // IBV_QPF_GRH_REQUIRED (some InfiniBand fabrics), always so on Ethernet
+  bool grh_required = false;  // IBV_QPF_GRH_REQUIRED (some InfiniBand fabrics); on Ethernet always
 };
 
 enum class DeviceEvent : std::uint8_t { Gone, QueuePairFatal, GidsChanged, Other };

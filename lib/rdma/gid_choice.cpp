@@ -10,10 +10,14 @@ using model::GidType;
 
 enum class Rank : std::uint8_t { Ipv4, GlobalIpv6, LinkLocal, Unusable };
 
+constexpr unsigned kMaxIndex = 255;  // ibv_global_route keeps it in 8 bits
+
 Rank rank_of(const GidEntry& entry) {
-  if (entry.type != GidType::RoceV2 || entry.gid.is_zero()) return Rank::Unusable;
-  if (entry.gid.is_ipv4_mapped()) return Rank::Ipv4;
-  return entry.gid.is_link_local() ? Rank::LinkLocal : Rank::GlobalIpv6;
+  if (entry.type != GidType::RoceV2 || entry.gid.is_zero() || entry.index > kMaxIndex) return Rank::Unusable;
+  // An IPv4 address that a host gave itself (169.254.0.0/16) is routed no further than fe80::.
+  const bool self_given = entry.gid.is_ipv4_mapped() && entry.gid.raw[12] == 169 && entry.gid.raw[13] == 254;
+  if (self_given || entry.gid.is_link_local()) return Rank::LinkLocal;
+  return entry.gid.is_ipv4_mapped() ? Rank::Ipv4 : Rank::GlobalIpv6;
 }
 
 const char* words_of(Rank rank) {
@@ -46,6 +50,7 @@ Result<GidChoice> explicit_choice(std::string_view device, const model::RdmaPort
   const std::string table = "; the port has: " + describe_gids(port);
   for (const GidEntry& entry : port.gids) {
     if (entry.index != index || entry.gid.is_zero()) continue;
+    if (index > kMaxIndex) return make_error(Error::Kind::Invalid, slot + " is past 255, the last that can be used");
     if (port.link_layer != model::LinkLayer::InfiniBand && entry.type == GidType::RoceV1)
       return make_error(Error::Kind::Invalid, slot + " is of type RoCEv1, which has no UDP source port" + table);
     return GidChoice{entry, describe(entry) + ": asked for"};

@@ -1,7 +1,7 @@
 // Which GID of a port probes leave by, and why. Pure: works on what sysfs or verbs said.
-// Rule: an explicit index is honoured after a check; else RoCEv2 IPv4, then RoCEv2 global IPv6, then RoCEv2 link-local;
-// empty slots and RoCEv1 (no UDP source port) are passed over. Equals: the port's own interface before its VLANs, then
-// the lowest index. InfiniBand: index 0.
+// Rule: an explicit index is honoured after a check; else RoCEv2 IPv4, then RoCEv2 global IPv6, then RoCEv2 link-local
+// (fe80::/10 or 169.254.0.0/16); empty slots and RoCEv1 (no UDP source port) are passed over. Equals: the port's own
+// interface before its VLANs, then the lowest index. InfiniBand: index 0.
 #pragma once
 
 #include <optional>

@@ -152,9 +152,9 @@ Result<void> RdmaTransport::open_device() {
 
   if (port.link_layer == model::LinkLayer::InfiniBand)
     return make_error(Error::Kind::Unsupported,
-                      where() +
-                          ": on InfiniBand a peer is addressed by LID, which needs subnet manager data; probe "
-                          "over UDP on its IPoIB interface instead");
+                      where() + ": on InfiniBand a peer is addressed by LID" +
+                          (info->grh_required ? " and GRH (this port requires one)" : "") +
+                          ", which needs subnet manager data; probe over UDP on its IPoIB interface instead");
   // The choice comes first: a wrong index must not read as a port problem (and the other way round).
   auto choice = rdma::choose_gid(options_.device, port, options_.gid_index);
   if (port.state != model::PortState::Active && (choice || choice.error().kind == Error::Kind::NotFound))

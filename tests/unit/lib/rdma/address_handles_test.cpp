@@ -78,8 +78,10 @@ TEST_CASE("a failed address is not tried again before its pause, and each failur
   CHECK(maker.made.size() == 2);
 }
 
-TEST_CASE("a neighbour that never answers blocks only its own packets, and close does not hang behind the queue",
-          "[rdma]") {
+TEST_CASE(
+    "a neighbour that never answers blocks only its own packets, and close does not hang behind the queue (SoftRoCE "
+    "22)",
+    "[rdma]") {
   FakeClock clock;
   std::promise<void> release;
   auto wait = release.get_future().share();

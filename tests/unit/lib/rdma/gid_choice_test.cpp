@@ -45,6 +45,15 @@ TEST_CASE("a bad GID index names itself and the table, and never reads as a port
   }
 }
 
+TEST_CASE("a GID index past 255 is refused or passed over: an address handle keeps 8 bits of it", "[rdma]") {
+  const auto port = ethernet({entry(1, "fe80::1", kV2), entry(256, "10.0.1.2", kV2)});
+  const auto explicit_one = choose_gid("mlx5_0", port, 256);
+  REQUIRE_FALSE(explicit_one);
+  CHECK(explicit_one.error().kind == Error::Kind::Invalid);
+  CHECK_THAT(explicit_one.error().message(), ContainsSubstring("mlx5_0 port 1: GID index 256"));
+  CHECK(choose_gid("mlx5_0", port)->entry.index == 1);
+}
+
 TEST_CASE("an explicit RoCEv1 index is refused: it has no UDP source port", "[rdma]") {
   const auto choice = choose_gid("mlx5_0", typical(), 3);
   REQUIRE_FALSE(choice);
@@ -62,7 +71,9 @@ TEST_CASE("a port with no RoCEv2 GID says what it has and what it needs", "[rdma
   }
 }
 
-TEST_CASE("RoCEv2 IPv4 of the port's own interface wins, whatever its index (NCCL 769, perftest 44)", "[rdma]") {
+TEST_CASE(
+    "RoCEv2 IPv4 of the port's own interface wins, past v1 ones and empty slots (NCCL 769, perftest 44, Mooncake 1592)",
+    "[rdma]") {
   const auto choice = choose_gid("mlx5_0", typical());
   REQUIRE(choice);
   CHECK(choice->entry.index == 6);
@@ -76,13 +87,45 @@ TEST_CASE("a private IPv4 address is as good as any (Mooncake 2747: RFC 1918 is 
   CHECK_THAT(choice->reason, ContainsSubstring("the only RoCEv2 IPv4"));
 }
 
-TEST_CASE("without IPv4 a global IPv6 address goes before a link-local one", "[rdma]") {
-  const auto choice = choose_gid("rxe0", ethernet({entry(0, "fe80::1", kV2), entry(1, "2001:db8::1", kV2)}));
+TEST_CASE("without IPv4 a global or unique local IPv6 address goes before a link-local one (UCX PR 10939, uccl 803)",
+          "[rdma]") {
+  const std::string global = GENERATE("2001:db8::1", "fd93:16d3:59b6::1");
+  const auto choice = choose_gid("bnxt_re0", ethernet({entry(0, "fe80::1", kV1), entry(1, "fe80::1", kV2),
+                                                       entry(2, global.c_str(), kV1), entry(3, global.c_str(), kV2)}));
   REQUIRE(choice);
-  CHECK(choice->entry.index == 1);
+  CHECK(choice->entry.index == 3);
+  CHECK_THAT(choice->reason, ContainsSubstring("there is no IPv4 one"));
 }
 
-TEST_CASE("only a link-local address: it is taken, and the reason warns about routers", "[rdma]") {
+TEST_CASE("an IPv4 address that the host gave itself is link-local too, and goes after what is routed", "[rdma]") {
+  const auto choice = choose_gid("rxe0", ethernet({entry(0, "169.254.7.7", kV2), entry(1, "2001:db8::1", kV2)}));
+  REQUIRE(choice);
+  CHECK(choice->entry.index == 1);
+  const auto only = choose_gid("rxe0", ethernet({entry(0, "169.254.7.7", kV2)}));
+  REQUIRE(only);
+  CHECK_THAT(only->reason, ContainsSubstring("behind a router cannot be reached"));
+}
+
+TEST_CASE("an fe80 GID is a link-local address, not just any IPv6 one, in whichever way it is written (sichek PR 110)",
+          "[rdma]") {
+  for (const char* text : {"fe80::1", "fe80:0000:0000:0000:0690:81ff:fe37:a9e8", "febf::1"}) {
+    const auto choice = choose_gid("rxe0", ethernet({entry(0, text, kV2), entry(9, "fec0::1", kV2)}));
+    REQUIRE(choice);
+    CHECK(choice->entry.index == 9);
+  }
+}
+
+TEST_CASE("on a VLAN's device its own address is found, and the port's goes before it (SoftRoCE 71)", "[rdma]") {
+  auto port = ethernet({entry(0, "10.0.9.2", kV2, "eth0.100"), entry(1, "10.0.1.2", kV2)});
+  CHECK(choose_gid("mlx5_0", port)->entry.index == 1);
+  port.gids = {entry(0, "fe80::1", kV2), entry(4, "10.0.9.2", kV2, "eth0.100")};
+  const auto vlan = choose_gid("mlx5_0", port);
+  REQUIRE(vlan);
+  CHECK(vlan->entry.index == 4);
+  CHECK_THAT(vlan->reason, ContainsSubstring("eth0.100"));
+}
+
+TEST_CASE("only a link-local address: it is taken, and the reason warns about routers (Mooncake 2747)", "[rdma]") {
   const auto choice = choose_gid("rxe0", ethernet({entry(0, "fe80::1", kV2)}));
   REQUIRE(choice);
   CHECK_THAT(choice->reason, ContainsSubstring("router"));
