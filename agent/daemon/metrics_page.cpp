@@ -71,6 +71,8 @@ std::vector<model::MetricSample> MetricsPage::samples(const PageInput& input) co
   put(out, "weft_build_info", {{"version", input.version}}, 1);
   put(out, "weft_agent_info", {{"host", input.host}, {"version", input.version}, {"kernel", input.kernel}}, 1);
   put(out, "weft_agent_limitations", {}, static_cast<double>(input.limitations));
+  put(out, "weft_process_cpu_seconds_total", {{"mode", "user"}}, seconds(input.cpu.user_ns));
+  put(out, "weft_process_cpu_seconds_total", {{"mode", "system"}}, seconds(input.cpu.system_ns));
   put(out, "weft_plan_revision", {}, static_cast<double>(input.plan_revision));
   for (const StreamState state : {StreamState::Inactive, StreamState::Connecting, StreamState::Handshake,
                                   StreamState::Connected, StreamState::Backoff}) {

@@ -10,6 +10,7 @@
 
 #include "agent/daemon/endpoint_keeper.h"
 #include "agent/daemon/stream_session.h"
+#include "lib/base/cpu_time.h"
 #include "lib/model/metric.h"
 #include "lib/model/path.h"
 
@@ -25,6 +26,7 @@ struct PageInput {
   std::uint64_t limitations = 0;
   std::uint64_t plan_revision = 0;
   std::optional<model::HostHealth> health;
+  CpuTime cpu;
 };
 
 class MetricsPage {

@@ -373,6 +373,7 @@ std::vector<model::MetricSample> Pipeline::page() const {
   input.limitations = reported_.limitations.size();
   input.plan_revision = follower_.revision();
   input.health = last_health_;
+  input.cpu = process_cpu_time();
   return metrics_.samples(input);
 }
 

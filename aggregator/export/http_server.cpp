@@ -236,7 +236,7 @@ void HttpServer::Impl::page(httplib::Response& response) {
   HttpCounts http{};
   for (std::size_t i = 0; i < http.size(); ++i) http[i] = counts[i].load();
   response.status = 200;
-  response.set_content(exposition.render(metric_samples(*snapshot(), version, http)),
+  response.set_content(exposition.render(metric_samples(*snapshot(), version, process_cpu_time(), http)),
                        std::string(metrics::kContentType));
 }
 

@@ -51,6 +51,7 @@ void add_streams(const Snapshot& snapshot, Samples& samples) {
   samples.count("weft_stream_batches_total", counters.batches_refused, {{"result", "refused"}});
   samples.count("weft_stream_records_total", counters.records_stored);
   samples.count("weft_stream_rejected_total", counters.records_malformed, {{"reason", "malformed"}});
+  samples.count("weft_stream_rejected_total", counters.records_foreign, {{"reason", "foreign"}});
   samples.count("weft_stream_rejected_total", counters.records_unknown, {{"reason", "unknown"}});
   samples.count("weft_stream_rejected_total", counters.findings_over_bound, {{"reason", "finding_bound"}});
   samples.count("weft_stream_dropped_total", counters.agent_gaps, {{"class", "samples"}});
@@ -74,9 +75,11 @@ void add_store(const StoreStatus& store, Samples& samples) {
 }  // namespace
 
 std::vector<model::MetricSample> metric_samples(const Snapshot& snapshot, const std::string& version,
-                                                const HttpCounts& http) {
+                                                const CpuTime& cpu, const HttpCounts& http) {
   Samples samples;
   samples.add("weft_build_info", 1, {{"version", version}});
+  samples.add("weft_process_cpu_seconds_total", static_cast<double>(cpu.user_ns) * 1e-9, {{"mode", "user"}});
+  samples.add("weft_process_cpu_seconds_total", static_cast<double>(cpu.system_ns) * 1e-9, {{"mode", "system"}});
   std::uint64_t reporting = 0, silent = 0, stopped = 0;
   for (const localise::HostView& host : snapshot.hosts) {
     if (host.state == "reporting") ++reporting;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "aggregator/state/snapshot.h"
+#include "lib/base/cpu_time.h"
 #include "lib/model/metric.h"
 
 namespace weft::aggregator {
@@ -15,6 +16,6 @@ namespace weft::aggregator {
 using HttpCounts = std::array<std::uint64_t, 6>;
 
 std::vector<model::MetricSample> metric_samples(const Snapshot& snapshot, const std::string& version,
-                                                const HttpCounts& http);
+                                                const CpuTime& cpu, const HttpCounts& http);
 
 }  // namespace weft::aggregator

@@ -225,6 +225,11 @@ bool ConfigTable::has(std::string_view key) const {
   return node_ != nullptr && static_cast<const toml::table*>(node_)->contains(key);
 }
 
+std::string ConfigTable::place(std::string_view key) const {
+  if (!has(key)) return "";
+  return weft::place(state_->file_name, static_cast<const toml::table*>(node_)->get(key)->source().begin, "");
+}
+
 void ConfigTable::reject(std::string_view key, std::string_view why) {
   toml::source_position at{1, 1};
   if (node_ != nullptr) {

@@ -37,6 +37,8 @@ class ConfigTable {
   // An array of tables ([[key]]); empty when absent.
   std::vector<ConfigTable> tables(std::string_view key);
   bool has(std::string_view key) const;
+  // "FILE:LINE:COLUMN: " of the key, for rules that are checked after finish(); empty when it is absent.
+  std::string place(std::string_view key) const;
   // Records an error at the key's place (or the table's when absent), for rules over several keys.
   void reject(std::string_view key, std::string_view why);
 

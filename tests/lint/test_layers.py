@@ -47,6 +47,9 @@ IMPURE_HEADERS = re.compile(
     r"^(fstream|filesystem|iostream|thread|mutex|chrono|ctime|unistd\.h|fcntl\.h|sys/.*|netinet/.*|arpa/.*|"
     r"lib/base/(files|fd|log)\.h)$")
 
+# A cycle counter is no clock: its rate is guessed, and the guess warns people of what has no effect.
+CYCLES = re.compile(r"rdtsc|/proc/cpuinfo|cpufreq|cntvct|_mm_lfence")
+
 
 def sources():
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.h", "*.cpp"], cwd=ROOT, text=True,
@@ -108,7 +111,12 @@ class LayerLaw(unittest.TestCase):
                     wrong.append(f"{path} includes {header}")
         self.assertEqual(wrong, [])
 
+    def test_no_time_is_made_of_cycles_and_a_cpu_frequency_perftest_372_nccl_tests_374(self):
+        wrong = [path for path in sources() if CYCLES.search((ROOT / path).read_text())]
+        self.assertEqual(wrong, [])
+
     def test_the_law_catches_an_offender(self):
+        self.assertTrue(CYCLES.search("auto now = __rdtsc();"))
         self.assertFalse(any(under("probes/ping/engine.h", folder) for folder in MAY_INCLUDE["lib/localise"]))
         self.assertTrue(IMPURE_HEADERS.match("sys/socket.h"))
 

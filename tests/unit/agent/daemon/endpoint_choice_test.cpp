@@ -50,7 +50,9 @@ const std::vector<NetInterface> kInterfaces = {loopback(), interface("eth1", "10
 
 }  // namespace
 
-TEST_CASE("endpoints: every allowed RDMA port is one, and a port that is down says so", "[agent]") {
+TEST_CASE(
+    "endpoints: every allowed RDMA port is one, not only the first, and a port that is down says so (rpingmesh PR 31)",
+    "[agent]") {
   const auto choice =
       choose_endpoints(host({device("mlx5_0", model::PortState::Active, 2), device("mlx5_1", model::PortState::Down)}),
                        kInterfaces, ProbeSettings{}, false);

@@ -182,7 +182,7 @@ TEST_CASE("grpc link: the only channel of the process may end again and again", 
   }
 }
 
-TEST_CASE("grpc link: dropping it in the middle is silent and waits for nothing", "[agent]") {
+TEST_CASE("grpc link: dropping it in the middle is silent and waits for nothing (rpingmesh PR 8)", "[agent]") {
   Server server;
   Client client;
   client.link->open(server.address(), hello());

@@ -56,6 +56,37 @@ TEST_CASE("metrics: every sample is in the catalogue with its labels", "[agent]"
   CHECK(find(samples, "weft_probe_rejected_total", "bad MAC")->value == 2);
 }
 
+TEST_CASE("metrics: own cost is user and system time, told apart (perftest 337)", "[agent]") {
+  PageInput input;
+  input.cpu = {3 * kSecond, 40 * kSecond};
+  const auto samples = MetricsPage().samples(input);
+  CHECK(find(samples, "weft_process_cpu_seconds_total", "user")->value == 3);
+  CHECK(find(samples, "weft_process_cpu_seconds_total", "system")->value == 40);
+}
+
+TEST_CASE("metrics: the page of each agent says whose it is, so that two never fall into one series (rpingmesh PR 44)",
+          "[agent]") {
+  PageInput first, second;
+  first.host = "h1";
+  second.host = "h2";
+  const MetricsPage page;
+  CHECK(find(page.samples(first), "weft_agent_info", "h1"));
+  CHECK_FALSE(find(page.samples(second), "weft_agent_info", "h1"));
+}
+
+TEST_CASE("metrics: nothing sent is counters at zero and no ratio, so that no loss is invented (rpingmesh PR 44)",
+          "[agent]") {
+  MetricsPage page;
+  page.add({report(0)});
+  const auto samples = page.samples({});
+  CHECK(find(samples, "weft_probe_lost_total")->value == 0);
+  CHECK_FALSE(find(samples, "weft_probe_round_trip_seconds"));
+  for (const model::MetricSample& sample : samples) {
+    CHECK(sample.name.find("loss") == std::string_view::npos);
+    CHECK((sample.name.find("ratio") == std::string_view::npos || sample.name == "weft_host_cpu_pressure_ratio"));
+  }
+}
+
 TEST_CASE("metrics: counters go on when an engine is opened anew", "[agent]") {
   MetricsPage page;
   page.add({report(100)});

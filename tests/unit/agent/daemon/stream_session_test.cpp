@@ -86,7 +86,7 @@ TEST_CASE("stream: without an address it stays inactive and the outbox keeps eve
   CHECK(rig.wire.hellos.empty());
 }
 
-TEST_CASE("stream: a connection that does not come up within its deadline is given up", "[agent]") {
+TEST_CASE("stream: a connection that does not come up within its deadline is given up (rpingmesh PR 12)", "[agent]") {
   test::expect_log("not connected to the aggregator");
   Rig rig;
   rig.session.set_address("aggregator:1");
@@ -97,7 +97,8 @@ TEST_CASE("stream: a connection that does not come up within its deadline is giv
   CHECK(rig.wire.open_links == 0);
 }
 
-TEST_CASE("stream: a hello without a Welcome within its deadline is given up", "[agent]") {
+TEST_CASE("stream: a hello without a Welcome within its deadline is given up, and the step is named (perftest PR 381)",
+          "[agent]") {
   test::expect_log("no Welcome within the deadline");
   Rig rig;
   rig.session.set_address("aggregator:1");
@@ -271,7 +272,7 @@ TEST_CASE("stream: a plan reaches the agent", "[agent]") {
   CHECK(rig.plans[0].revision == 4);
 }
 
-TEST_CASE("stream: goodbye does not wait long for an aggregator that stores nothing", "[agent]") {
+TEST_CASE("stream: goodbye does not wait long for an aggregator that stores nothing (perftest PR 380)", "[agent]") {
   Rig rig;
   rig.connect();
   rig.push("a");

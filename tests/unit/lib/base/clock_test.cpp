@@ -1,10 +1,27 @@
 #include "lib/base/clock.h"
 
+#include <ctime>
+
 #include "tests/unit/catch.h"
 
 using weft::format_rfc3339;
 using weft::Nanos;
 using weft::parse_rfc3339;
+
+TEST_CASE("system clock: intervals are the kernel's, whatever the CPU's frequency does (perftest 372, nccl-tests 374)",
+          "[base]") {
+  const weft::SystemClock clock;
+  const auto kernel = [](clockid_t id) {
+    timespec now{};
+    clock_gettime(id, &now);
+    return static_cast<Nanos>(now.tv_sec) * weft::kSecond + now.tv_nsec;
+  };
+  for (int i = 0; i < 1000; ++i) {
+    const Nanos before = kernel(CLOCK_MONOTONIC);
+    const Nanos read = clock.monotonic_ns();
+    CHECK((before <= read && read <= kernel(CLOCK_MONOTONIC)));
+  }
+}
 
 TEST_CASE("rfc3339: text that is no time is refused", "[base]") {
   const char* text = GENERATE("", "yesterday", "2026-12-01", "2026-12-01T18:30:59", "2026-13-01T18:30:59Z",

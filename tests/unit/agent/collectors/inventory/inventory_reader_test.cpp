@@ -112,7 +112,7 @@ TEST_CASE("a port that is down and a port with no RoCEv2 GID are told, with the 
   CHECK_THAT(limitation->how, ContainsSubstring("eth0"));
 }
 
-TEST_CASE("an iWARP device is named as unable to do UD (rdma-core PR 1171)", "[inventory]") {
+TEST_CASE("an iWARP device is named as unable to do UD (rdma-core PR 1171, UCX 5148)", "[inventory]") {
   const auto inventory = read("irdma");
   REQUIRE(inventory.devices.size() == 1);
   CHECK(inventory.devices[0].driver == "ice");
