@@ -42,6 +42,7 @@ struct Arrived {
   std::uint64_t sequence = 0;
   std::vector<ValidRecord> records;
   std::uint32_t malformed = 0;  // dropped alone
+  std::uint32_t foreign = 0;    // about another host than the agent's; dropped alone
   std::uint32_t unknown = 0;    // kinds of a newer agent
   Received at;
 };

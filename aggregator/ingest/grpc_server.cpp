@@ -165,6 +165,8 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::AgentMessage, v1::A
         message.records.push_back({std::move(decoded->record), std::move(bytes)});
       } else if (decoded.error().kind == Error::Kind::NoData) {
         ++message.unknown;
+      } else if (decoded.error().kind == Error::Kind::Permission) {
+        ++message.foreign;
       } else {
         ++message.malformed;
       }

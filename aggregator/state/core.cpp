@@ -178,8 +178,9 @@ void Core::on(Arrived& message) {
   if (!novelty.judge && !novelty.store) ++counters_.batches_duplicate;
   if (novelty.judge) {
     counters_.records_malformed += message.malformed;
+    counters_.records_foreign += message.foreign;
     counters_.records_unknown += message.unknown;
-    session->rejected_since_ack += message.malformed + message.unknown;
+    session->rejected_since_ack += message.malformed + message.foreign + message.unknown;
     for (const ValidRecord& record : message.records) feed(session->agent, record.record, now);
   }
   if (novelty.store) {

@@ -31,7 +31,7 @@ struct DetectionHistogram {
 struct Counters {
   std::uint64_t batches_stored = 0, batches_duplicate = 0, batches_refused = 0;
   std::uint64_t records_stored = 0;
-  std::uint64_t records_malformed = 0, records_unknown = 0, findings_over_bound = 0;
+  std::uint64_t records_malformed = 0, records_foreign = 0, records_unknown = 0, findings_over_bound = 0;
   std::uint64_t agent_gaps = 0;                          // samples agents said they dropped
   std::map<std::string, std::uint64_t> streams_refused;  // by reason, of a fixed list
   std::map<std::string, std::uint64_t> findings_raised;  // by kind

@@ -26,7 +26,8 @@ struct Decoded {
 };
 
 // agent is the name from Hello: a record may only speak of that host (its inventory, paths from it, findings about it).
-// Malformed says which field; NoData is a record kind this build does not know (a newer agent).
+// Malformed says which field; Permission, that it is of another host; NoData is a record kind this build does not know
+// (a newer agent).
 Result<Decoded> decode_record(std::string_view bytes, const std::string& agent);
 
 // A finding as the store keeps it (encode_record wrote it): about any subject. Id and acknowledgement are not in it.

@@ -13,12 +13,18 @@ namespace {
 class Checker {
  public:
   bool ok() const { return wrong_.empty(); }
-  Error error() const { return make_error(Error::Kind::Malformed, wrong_); }
+  Error error() const { return make_error(foreign_ ? Error::Kind::Permission : Error::Kind::Malformed, wrong_); }
   void fail(std::string_view field, std::string_view why) {
     if (wrong_.empty()) wrong_ = std::string(field) + ": " + std::string(why);
   }
   void require(bool condition, std::string_view field, std::string_view why) {
     if (!condition) fail(field, why);
+  }
+  // What the agent says must be of its own host.
+  void own(bool condition, std::string_view field) {
+    if (condition || !wrong_.empty()) return;
+    foreign_ = true;
+    fail(field, "not of this agent");
   }
   std::string name(const std::string& text, std::string_view field) {
     require(model::valid_name(text), field, "not a name");
@@ -60,6 +66,7 @@ class Checker {
 
  private:
   std::string wrong_;
+  bool foreign_ = false;
 };
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
@@ -165,8 +172,9 @@ model::ProbeEndpoint get(const v1::ProbeEndpoint& in, Checker& check) {
   return out;
 }
 
-model::Limitation get(const v1::Limitation& in, Checker& check) {
+model::Limitation get(const v1::Limitation& in, const std::string& agent, Checker& check) {
   check.require(valid_subject(in.subject()), "limitation.subject", "not a subject");
+  check.own(check.ok() && about_host(in.subject(), agent), "limitation.subject");
   return {in.subject(), check.text(in.why(), "limitation.why", kMaxText),
           check.text(in.how(), "limitation.how", kMaxText)};
 }
@@ -174,7 +182,7 @@ model::Limitation get(const v1::Limitation& in, Checker& check) {
 model::Inventory get(const v1::Inventory& in, const std::string& agent, Checker& check, std::uint32_t& rejected) {
   model::Inventory out;
   out.host = in.host();
-  check.require(in.host() == agent, "inventory.host", "not this agent");
+  check.own(in.host() == agent, "inventory.host");
   out.kernel = check.text(in.kernel(), "inventory.kernel");
   out.version = check.text(in.version(), "inventory.version");
   check.require(in.devices_size() <= static_cast<int>(kMaxDevices), "inventory.devices", "too many");
@@ -197,7 +205,7 @@ model::Inventory get(const v1::Inventory& in, const std::string& agent, Checker&
   }
   for (const v1::Limitation& limitation : in.limitations()) {
     Checker own;
-    model::Limitation part = get(limitation, own);
+    model::Limitation part = get(limitation, agent, own);
     keep(out.limitations, std::move(part), own);
   }
   return out;
@@ -220,7 +228,7 @@ model::DirectionCounts get(const v1::DirectionCounts& in, Checker& check) {
 model::PathWindow get(const v1::PathWindow& in, const std::string& agent, Checker& check) {
   model::PathWindow out;
   out.key.from = check.host_port(in.from(), "window.from");
-  check.require(starts_with(in.from(), agent + "/"), "window.from", "not this agent");
+  check.own(starts_with(in.from(), agent + "/"), "window.from");
   out.key.to = check.host_port(in.to(), "window.to");
   out.key.forward_port = check.port(in.forward_port(), "window.forward_port");
   out.key.return_port = check.port(in.return_port(), "window.return_port");
@@ -261,7 +269,7 @@ model::PathWindow get(const v1::PathWindow& in, const std::string& agent, Checke
 model::PathTrace get(const v1::PathTrace& in, const std::string& agent, Checker& check) {
   model::PathTrace out;
   out.from = check.host_port(in.from(), "trace.from");
-  check.require(starts_with(in.from(), agent + "/"), "trace.from", "not this agent");
+  check.own(starts_with(in.from(), agent + "/"), "trace.from");
   out.to = check.host_port(in.to(), "trace.to");
   out.from_address = check.optional_name(in.from_address(), "trace.from_address");
   out.to_address = check.optional_name(in.to_address(), "trace.to_address");
@@ -311,7 +319,7 @@ model::Finding get(const v1::Finding& in, const std::string* agent, Checker& che
   out.subject = in.subject();
   check.require(valid_subject(in.subject()), "finding.subject", "not a subject");
   if (agent != nullptr) {
-    check.require(check.ok() && about_host(in.subject(), *agent), "finding.subject", "not about this agent");
+    check.own(check.ok() && about_host(in.subject(), *agent), "finding.subject");
   }
   out.since_ns = in.since_ns();
   out.raised_ns = in.raised_ns();

@@ -35,6 +35,7 @@ TEST_CASE("config: unknown keys, bad values and bad threshold order are refused 
   refused("[localise]\nce_ratio_clear = 0.5\n", "a.toml:2:");
   refused("[localise]\nloss_ratio_raise = 2\n", "a.toml:2:");
   refused("[localise]\nwindow = 20\n", "a.toml:2:");
+  refused("[localise]\nwindow = \"60s\"\n", "a.toml:2:");
   refused("[store]\nretention = \"1s\"\n", "a.toml:2:");
   refused("[listen]\ngrpc = \"nowhere\"\n", "a.toml:2:");
   refused("[log]\nlevel = \"loud\"\n", "a.toml:2:");
@@ -42,11 +43,15 @@ TEST_CASE("config: unknown keys, bad values and bad threshold order are refused 
 }
 
 TEST_CASE("config: an address reachable from elsewhere needs the word for it", "[aggregator]") {
+  refused("[listen]\nhttp = \"0.0.0.0:7470\"\n", "a.toml:2:8: [listen] http");
   refused("[listen]\nhttp = \"0.0.0.0:7470\"\n", "allow_remote");
+  refused("[listen]\ngrpc = \"192.0.2.1:1\"\n", "a.toml:2:8: [listen] grpc");
   CHECK(load("[listen]\nhttp = \"0.0.0.0:7470\"\nallow_remote = true\n"));
   Overrides overrides;
   overrides.listen_grpc = "192.0.2.1:7471";
-  CHECK_FALSE(load("", overrides));
+  const auto by_flag = load("[listen]\ngrpc = \"127.0.0.1:1\"\n", overrides);
+  REQUIRE_FALSE(by_flag);
+  CHECK_THAT(by_flag.error().message(), !ContainsSubstring("a.toml"));
   overrides.allow_remote = true;
   CHECK(load("", overrides));
 }
@@ -57,6 +62,7 @@ TEST_CASE("config: a topology that is missing, wrong or of another fabric is ref
   overrides.fabric = "lab";
   overrides.topology_file = folder / "t.toml";
   CHECK_FALSE(load("", overrides));
+  refused("[fabric]\ntopology_file = \"/nonexistent-topology.toml\"\n", "a.toml:2:17: topology file: ");
   std::ofstream(folder / "t.toml") << "fabric = \"prod\"\n[[switch]]\nname = \"s1\"\n";
   const auto other = load("", overrides);
   REQUIRE_FALSE(other);

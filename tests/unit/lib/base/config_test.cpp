@@ -77,6 +77,13 @@ TEST_CASE("config: a rule over several keys can point at one of them", "[base]")
   CHECK_THAT(config.finish().error().message(), ContainsSubstring("weft.toml:3:9: 'loss.clear': must be below raise"));
 }
 
+TEST_CASE("config: the place of a key is known to rules that are checked later", "[base]") {
+  Config config = parsed("[listen]\nhttp = \"::\"\n");
+  CHECK(config.root().table("listen").place("http") == "weft.toml:2:8: ");
+  CHECK(config.root().table("listen").place("grpc").empty());
+  CHECK(config.root().table("absent").place("http").empty());
+}
+
 TEST_CASE("config: good values come through and absent ones fall back", "[base]") {
   Config config = parsed("n = 5\nd = \"250ms\"\nl = [\"a\", \"b\"]\nf = 2\n");
   auto root = config.root();

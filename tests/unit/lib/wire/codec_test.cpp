@@ -64,11 +64,12 @@ void round_trips(const Record& record) {
   CHECK(std::get<Record>(decoded->record) == record);
 }
 
-void refused(const wire::Record& record, const std::string& field) {
+void refused(const wire::Record& record, const std::string& field,
+             weft::Error::Kind kind = weft::Error::Kind::Malformed) {
   CAPTURE(field);
   const auto decoded = wire::decode_record(wire::encode_record(record), "h1");
   REQUIRE_FALSE(decoded);
-  CHECK(decoded.error().kind == weft::Error::Kind::Malformed);
+  CHECK(decoded.error().kind == kind);
   CHECK_THAT(decoded.error().context, ContainsSubstring(field));
 }
 
@@ -102,9 +103,6 @@ TEST_CASE("wire: bytes that are no record are refused", "[wire]") {
 
 TEST_CASE("wire: a window that lies is refused by its field", "[wire]") {
   auto w = window();
-  w.key.from = "h2/rxe0";
-  refused(w, "window.from: not this agent");
-  w = window();
   w.key.from = "h1";
   refused(w, "window.from");
   w = window();
@@ -161,12 +159,25 @@ TEST_CASE("wire: numbers that are not finite are refused", "[wire]") {
   refused(f, "evidence.value");
 }
 
-TEST_CASE("wire: an agent may only speak of its own host", "[wire]") {
+TEST_CASE("wire: an agent may only speak of its own host, and a word of another is told apart from garbage", "[wire]") {
+  constexpr auto kForeign = weft::Error::Kind::Permission;
   auto i = inventory();
   i.host = "h2";
-  refused(i, "inventory.host");
-  for (const char* subject : {"host:h2", "host:h11", "rnic:h2/rxe0", "switch:s1", "link:s1>l2", "link:l1>s1h1", "job:1",
-                              "pair:h2>h1", "host:", "host:h1\n", "nonsense:h1", "h1"}) {
+  refused(i, "inventory.host: not of this agent", kForeign);
+  auto w = window();
+  w.key.from = "h2/rxe0";
+  refused(w, "window.from: not of this agent", kForeign);
+  w.key.from = "h11/rxe0";
+  refused(w, "window.from: not of this agent", kForeign);
+  model::PathTrace trace{"h2/rxe0", "h3/rxe0", "", "", 49152, {}, false};
+  refused(trace, "trace.from: not of this agent", kForeign);
+  for (const char* subject :
+       {"host:h2", "host:h11", "rnic:h2/rxe0", "switch:s1", "link:s1>l2", "link:l1>s1h1", "job:1", "pair:h2>h1"}) {
+    auto f = finding();
+    f.subject = subject;
+    refused(f, "finding.subject: not of this agent", kForeign);
+  }
+  for (const char* subject : {"host:", "host:h1\n", "nonsense:h1", "h1"}) {
     auto f = finding();
     f.subject = subject;
     refused(f, "finding.subject");
@@ -185,9 +196,10 @@ TEST_CASE("wire: a malformed part of an inventory is left out, counted, and hide
   i.devices.push_back({"bad device", "", "", "", {}});
   i.endpoints.push_back({"rxe0", "carrier pigeon", "10.0.0.1", 1, 1, {}, {}});
   i.limitations.push_back({"nowhere", "why", "how"});
+  i.limitations.push_back({"rnic:h2/rxe0", "said of another host", "how"});
   const auto decoded = wire::decode_record(wire::encode_record(i), "h1");
   REQUIRE(decoded);
-  CHECK(decoded->rejected_parts == 3);
+  CHECK(decoded->rejected_parts == 4);
   CHECK(std::get<model::Inventory>(decoded->record) == inventory());
 }
 
