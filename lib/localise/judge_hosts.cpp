@@ -28,6 +28,17 @@ model::Finding make(model::FindingKind kind, std::string subject, std::string su
   return finding;
 }
 
+// What the host itself says of the device or one of its ports: it names GID and step.
+std::string why_not(const Host& host, const std::string& rnic) {
+  const std::string port = "port:" + rnic.substr(rnic.find(':') + 1) + "/";
+  if (host.inventory) {
+    for (const model::Limitation& limitation : host.inventory->limitations) {
+      if (limitation.subject == rnic || limitation.subject.starts_with(port)) return ": " + limitation.why;
+    }
+  }
+  return "; see weft status there";
+}
+
 }  // namespace
 
 void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
@@ -147,7 +158,7 @@ void Judge::judge_devices(Nanos now, std::vector<Verdict>& out) {
       } else {
         finding = make(
             model::FindingKind::CannotMeasure, rnic,
-            name + "/" + device + " is there, but weftd offers no probe endpoint on it; see weft status there", 0.9);
+            name + "/" + device + " is there, but weftd offers no probe endpoint on it" + why_not(host, rnic), 0.9);
       }
       finding.evidence.push_back({"reported_by_host", 1, "inventories", double(now - port.since) / 1e9});
       if (endpoint && finding.kind != model::FindingKind::CannotMeasure) finding.victims = peers_of(*endpoint);

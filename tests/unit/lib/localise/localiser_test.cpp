@@ -129,6 +129,40 @@ TEST_CASE("rpingmesh PR 44: no probes is unknown, not zero percent", "[localiser
   CHECK_FALSE(localiser->coverage(kT).ready);
 }
 
+TEST_CASE(
+    "a device that weftd cannot probe from is cannot_measure with the host's own words, never loss (perftest 105)",
+    "[localiser]") {
+  const auto localiser = Localiser::create({}, {});
+  Nanos now = kT;
+  model::Inventory inventory;
+  inventory.host = "h1";
+  inventory.devices = {{"rxe0", "rxe", "", "", {{}}}};
+  inventory.devices[0].ports[0].number = 1;
+  inventory.devices[0].ports[0].state = model::PortState::Active;
+  inventory.endpoints = {{"rxe0", "rdma", "10.0.1.2", 47910, 1, {49152}, {49152}}};
+  localiser->on_start("h1", 1, now);
+  localiser->on_inventory(inventory, now);
+  const auto judge_after = [&](const std::string& why) {
+    inventory.limitations = {{"rnic:h1/rxe1", "another device", ""}, {"port:h1/rxe0/1", why, "..."}};
+    for (int second = 0; second < 8; ++second) {
+      now += kSecond;
+      localiser->on_contact("h1", now);
+      localiser->on_inventory(inventory, now);
+      localiser->on_health("h1", {}, now);
+    }
+    return localiser->judge(now);
+  };
+  CHECK(judge_after("").empty());
+  inventory.endpoints.clear();
+  const auto verdicts = judge_after("rxe0 port 1: GID index 1 is empty");
+  REQUIRE(verdicts.size() == 1);
+  const model::Finding& finding = verdicts[0].finding;
+  CHECK(finding.kind == model::FindingKind::CannotMeasure);
+  CHECK(finding.severity == model::Severity::Info);
+  CHECK(finding.subject == "rnic:h1/rxe0");
+  CHECK_THAT(finding.summary, ContainsSubstring("no probe endpoint on it: rxe0 port 1: GID index 1 is empty"));
+}
+
 TEST_CASE("one aggregator that did not judge for a while accuses no host of silence", "[localiser]") {
   Simulator sim({});
   sim.run(40);
