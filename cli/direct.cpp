@@ -278,6 +278,12 @@ std::vector<std::uint16_t> Direct::ports(Place& place, unsigned count) {
   return ports;
 }
 
+Error cannot_measure(Error error) {
+  if (error.kind == Error::Kind::Invalid) error.kind = Error::Kind::Unsupported;
+  error.context = "cannot measure: " + error.context;
+  return error;
+}
+
 std::optional<probes::PeerStatus> peer_status(const probes::Engine& engine, const std::string& to) {
   for (auto& peer : engine.peers()) {
     if (peer.to == to) return peer;

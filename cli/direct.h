@@ -83,6 +83,10 @@ class Direct {
   BoundedQueue<PlacedOutcome> outcomes_{65536};
 };
 
+// What a command that measures says when it cannot begin: its words, device, port and step are in the error already.
+// A device that cannot do what was asked of it is no usage error: the options were well formed.
+Error cannot_measure(Error error);
+
 // The state of a peer, as its engine says; empty when it does not know it.
 std::optional<probes::PeerStatus> peer_status(const probes::Engine& engine, const std::string& to);
 

@@ -89,7 +89,7 @@ class MeshRun {
     needs.ports = o_.ports;
     needs.probes_per_s = rate * paths;
     auto opened = Direct::open(o_.direct, hosts, needs, clock_);
-    if (!opened) return opened.error();
+    if (!opened) return cannot_measure(opened.error());
     direct_ = std::move(*opened);
     localiser_ = localise::Localiser::create(localise::LocaliserConfig{}, names->topology());
     localiser_->on_start(own_, 1, clock_.monotonic_ns());

@@ -14,7 +14,7 @@
 namespace weft::cli {
 namespace {
 
-constexpr Nanos kHelloWait = 3 * kSecond;
+constexpr Nanos kHelloWait = 4 * kSecond;  // five tries take 3.4 s, and then say what they found
 constexpr Nanos kTick = 20 * kMillisecond;
 constexpr double kMaxLinesPerSecond = 25;
 
@@ -70,7 +70,7 @@ class PingRun {
     needs.ports = o_.port != 0 ? 1 : o_.ports;
     needs.timeout_ns = o_.timeout_ns;
     auto direct = Direct::open(o_.direct, hosts, needs, clock_);
-    if (!direct) return direct.error();
+    if (!direct) return cannot_measure(direct.error());
     direct_ = std::move(*direct);
     for (std::size_t i = 0; i < hosts.size(); ++i) {
       targets_.push_back({hosts[i], direct_->place_index(i), PingStats(o_.count), false, false, ""});
@@ -150,8 +150,9 @@ class PingRun {
       }
       const auto peer = peer_status(engine, t.host.name);
       if (peer && peer->state == probes::PeerState::Ready) t.answered = true;
-      if (t.answered) continue;
+      // Also of one that answered before: lost probes to a responder that is gone are not the network's.
       if (peer) t.trouble = peer->reason;
+      if (t.answered) continue;
       if (hello_over || (peer && peer->state == probes::PeerState::Refused)) t.finished = true;
     }
   }
@@ -230,8 +231,9 @@ class PingRun {
   static std::string first_trouble(const std::vector<HostReport>& reports) {
     for (const HostReport& r : reports) {
       if (ping_exit(r) != ExitCode::CannotMeasure) continue;
-      return r.host + ": " + (r.answered ? "nothing measured" : "no answer to the hello") +
-             (r.trouble.empty() ? "" : ": " + r.trouble);
+      const std::string why = ping_trouble(r);
+      return r.host + ": " + (r.answered ? "no probe counts" : "no answer to the hello") +
+             (why.empty() ? "" : ": " + why);
     }
     return "";
   }

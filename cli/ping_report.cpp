@@ -105,12 +105,13 @@ std::string ping_report(const HostReport& r, const Paint& paint) {
   if (r.address != r.host) out += " (" + r.address + ")";
   out += " from " + r.local + '\n';
   if (!r.answered) {
-    return out + "  " + paint(Style::Bad, "no answer to the hello") +
+    return out + "  " + paint(Style::Bad, "cannot measure: no answer to the hello") +
            (r.trouble.empty() ? "" : ": " + printable(r.trouble)) + '\n';
   }
   if (s.sent == 0) {
-    out +=
-        "  " + paint(Style::Warn, "nothing measured") + (r.trouble.empty() ? "" : ": " + printable(r.trouble)) + '\n';
+    const std::string why = ping_trouble(r);
+    out += "  " + paint(Style::Warn, "cannot measure: no probe counts") + (why.empty() ? "" : ": " + printable(why)) +
+           '\n';
   } else {
     out += "  " + paint(s.lossy() ? Style::Bad : Style::Good, loss_text(s)) + '\n';
   }
@@ -126,8 +127,9 @@ std::string ping_report(const HostReport& r, const Paint& paint) {
     if (count > 0) also += (also.empty() ? "" : ", ") + std::to_string(count) + ' ' + what;
   }
   if (!also.empty()) out += "  also: " + also + '\n';
-  if (!s.last_error.empty()) out += "  last error: " + printable(s.last_error) + '\n';
   if (s.sent == 0) return out;
+  if (!r.trouble.empty()) out += "  " + paint(Style::Warn, "trouble") + ": " + printable(r.trouble) + '\n';
+  if (!s.last_error.empty()) out += "  last error: " + printable(s.last_error) + '\n';
 
   Table times({{""},
                {"min", Align::Right},
@@ -215,7 +217,8 @@ nlohmann::json ping_json(const HostReport& r) {
                      {"there", direction_json(s.forward)},
                      {"back", direction_json(s.back)},
                      {"ports", nlohmann::json::array()}};
-  if (!r.trouble.empty()) out["error"] = {{"kind", "cannot_measure"}, {"message", r.trouble}};
+  if (!r.trouble.empty() || ping_exit(r) == ExitCode::CannotMeasure)
+    out["error"] = {{"kind", "cannot_measure"}, {"message", ping_trouble(r)}};
   if (!s.last_error.empty()) out["last_error"] = s.last_error;
   if (!r.path_note.empty()) out["path_note"] = r.path_note;
   for (const PortSummary& p : s.ports) {
@@ -232,6 +235,8 @@ nlohmann::json ping_json(const HostReport& r) {
   }
   return out;
 }
+
+std::string ping_trouble(const HostReport& r) { return r.trouble.empty() ? r.summary.last_error : r.trouble; }
 
 ExitCode ping_exit(const HostReport& r) {
   if (!r.answered || r.summary.sent == 0) return ExitCode::CannotMeasure;

@@ -29,6 +29,8 @@ std::string outcome_line(const std::string& host, const probes::ProbeOutcome& ou
 std::string ping_report(const HostReport& report, const Paint& paint);
 nlohmann::json ping_json(const HostReport& report);
 // Loss or marks 1; nobody answered or nothing could be judged 3; else 0.
+// Why nothing was measured, in words; empty when nobody said.
+std::string ping_trouble(const HostReport& report);
 ExitCode ping_exit(const HostReport& report);
 // What to do next, one sentence; empty when there is nothing.
 std::string ping_hint(const HostReport& report);

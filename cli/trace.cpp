@@ -13,7 +13,7 @@
 namespace weft::cli {
 namespace {
 
-constexpr Nanos kHelloWait = 3 * kSecond;
+constexpr Nanos kHelloWait = 4 * kSecond;  // five tries take 3.4 s, and then say what they found
 
 // Asks the host's responder with a few probes: which ports are there, how many routers.
 class Scout {
@@ -94,7 +94,7 @@ ExitCode run_trace(const TraceOptions& o, Output& output, const Clock& clock) {
         report.note = count_of(scout.ports.size() - requests.size(), "port") + " got no answer from the host";
       }
     } else if (found.error().kind == Error::Kind::Invalid || found.error().kind == Error::Kind::NotFound) {
-      return output.fail("trace", found.error());
+      return output.fail("trace", cannot_measure(found.error()));
     } else {
       report.note = found.error().message() + ": hop count not known";
     }

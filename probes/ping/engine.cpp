@@ -397,7 +397,7 @@ class EngineImpl final : public Engine, private TransportEvents {
       hello_ready_ = false;
       socket_.receive([&](const model::Gid& from, std::uint16_t port,
                           std::span<const std::uint8_t> bytes) { on_hello(from, port, bytes, now); },
-                      [&](const model::Gid& to, std::uint16_t port) { hello_.on_refused(to, port); });
+                      [&](const model::Gid& to, std::uint16_t port, int error) { hello_.on_refused(to, port, error); });
     }
     open_wanted_ports();
     prober_.expire(now);

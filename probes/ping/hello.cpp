@@ -1,6 +1,8 @@
 #include "probes/ping/hello.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "probes/ping/address.h"
 
@@ -84,8 +86,12 @@ std::string HelloClient::silence(const Peer& peer) const {
   if (!peer.send_error.empty()) {
     return "hello from " + options_.local + " to " + where + " could not be sent: " + peer.send_error;
   }
-  if (peer.refused) {
+  if (peer.refused == ECONNREFUSED) {
     return "nothing listens on " + where + " (port unreachable): start weftd or weft responder there";
+  }
+  if (peer.refused != 0) {
+    return "hello from " + options_.local + " to " + where +
+           " did not arrive, says a router or this host: " + std::strerror(peer.refused);
   }
   return "no answer to hello on " + where + " from " + options_.local + " after " + std::to_string(peer.tries - 1) +
          " tries in " + std::to_string((peer.asked_ns - peer.first_ns) / kMillisecond) +
@@ -100,7 +106,7 @@ void HelloClient::on_answer(const HelloPacket& answer, Nanos now) {
   if (peer.nonce == 0 || answer.nonce != peer.nonce) return rejects_.count(Reject::WrongNonce);
   peer.nonce = 0;
   peer.tries = 0;
-  peer.refused = false;
+  peer.refused = 0;
   if (answer.refusal != Refusal::None || answer.lanes.empty()) {
     peer.state = PeerState::Refused;
     const std::string who = answer.name + " at " + to_text(peer.address, peer.port);
@@ -128,12 +134,14 @@ void HelloClient::on_answer(const HelloPacket& answer, Nanos now) {
   found_(answer.session, info, fresh);
 }
 
-void HelloClient::on_refused(const model::Gid& address, std::uint16_t port) {
+void HelloClient::on_refused(const model::Gid& address, std::uint16_t port, int error) {
   for (auto& [session, peer] : peers_) {
     if (peer.address == address && peer.port == port) {
       // Not silence but a definite answer, so there is nothing to wait for before saying so.
-      peer.refused = true;
+      peer.refused = error;
       if (peer.state == PeerState::Refused) continue;
+      // A way that is missing may be back with the next hello; who answered before is not given up for it.
+      if (error != ECONNREFUSED && peer.info) continue;
       peer.state = PeerState::Unreachable;
       peer.reason = silence(peer);
     }

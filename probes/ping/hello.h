@@ -57,8 +57,9 @@ class HelloClient {
   void remove(std::uint64_t session) { peers_.erase(session); }
 
   void on_answer(const HelloPacket& answer, Nanos now);
-  // The network said that nothing listens there (ICMP port unreachable).
-  void on_refused(const model::Gid& address, std::uint16_t port);
+  // The network said that nothing listens there (ICMP port unreachable: ECONNREFUSED), or that there is no way to it
+  // (EHOSTUNREACH, ENETUNREACH).
+  void on_refused(const model::Gid& address, std::uint16_t port, int error);
   // Probes of the session fail: ask now, though not more than once a second.
   void suspect(std::uint64_t session, Nanos now);
   void run(Nanos now);
@@ -74,7 +75,7 @@ class HelloClient {
     PeerState state = PeerState::Hello;
     std::string reason;
     std::string send_error;  // of the last try
-    bool refused = false;    // ICMP since the last answer
+    int refused = 0;         // errno of the ICMP since the last answer
     Nanos next_ns = 0;       // absent address: never
     Nanos asked_ns = 0;
     std::uint64_t nonce = 0;  // of the question in the air; 0: none

@@ -106,7 +106,8 @@ void HelloSocket::receive(const OnDatagram& on_datagram, const OnRefused& on_ref
   for (unsigned i = 0; i < kMostPerCall; ++i) {
     const int error = read_error(fd(), destination);
     if (error == 0) return;
-    if (error == ECONNREFUSED) on_refused(gid_of(destination), port_of(destination));
+    if (error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH)
+      on_refused(gid_of(destination), port_of(destination), error);
   }
 }
 

@@ -15,8 +15,8 @@ class HelloSocket {
  public:
   using OnDatagram =
       std::function<void(const model::Gid& from, std::uint16_t port, std::span<const std::uint8_t> bytes)>;
-  // ICMP said that nothing listens where an earlier datagram went.
-  using OnRefused = std::function<void(const model::Gid& to, std::uint16_t port)>;
+  // ICMP said that nothing listens where an earlier datagram went (ECONNREFUSED), or that there is no way to it.
+  using OnRefused = std::function<void(const model::Gid& to, std::uint16_t port, int error)>;
 
   // Port 0: any free one. Taken: the error names the port and says how to see who has it.
   static Result<HelloSocket> open(const model::Gid& address, std::uint16_t port);

@@ -87,7 +87,7 @@ class Running(unittest.TestCase):
         self.assertEqual(first.metric("weft_probe_acknowledged_total") or 0, 0)
         self.assertEqual(second.metric("weft_probe_answered_total") or 0, 0)
 
-    def test_hello_port_taken_is_a_limitation_and_heals_by_itself(self):
+    def test_hello_port_taken_is_a_limitation_and_heals_by_itself_perftest_383(self):
         taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         taken.bind(("127.0.0.2", self.hello_port))
         agent = self.bench.agent(1, hello_port=self.hello_port)
@@ -100,10 +100,14 @@ class Running(unittest.TestCase):
     def test_reload_with_a_bad_file_keeps_the_old_and_a_good_one_is_taken(self):
         first, _ = self.pair()
         until("answers", lambda: (first.metric("weft_probe_acknowledged_total") or 0) > 5)
-        first.config.write_text(first.text() + "[nonsense]\n")
-        first.process.send(signal.SIGHUP)
-        first.process.wait_log("the old one stays")
-        self.assertIn("unknown key 'nonsense'", first.process.log())
+        for bad, words in (("[nonsense]\n", "unknown key 'nonsense'"), ("[log]\nlevel = 7\n", "'log.level' must be a string"),
+                           ("[log]\nlevel = \"loud\"\n", "must be one of"), ("[log\n", ":")):
+            first.config.write_text(first.text() + bad)
+            seen = first.process.log().count("the old one stays")
+            first.process.send(signal.SIGHUP)
+            until("refused", lambda n=seen: first.process.log().count("the old one stays") > n)
+            self.assertIn(words, first.process.log())
+            self.assertRegex(first.process.log().splitlines()[-1], rf"{first.config}:\d+:\d+: ")
         before = first.metric("weft_probe_acknowledged_total")
         until("still probing", lambda: first.metric("weft_probe_acknowledged_total") > before)
         first.options["targets"] = []

@@ -3,6 +3,7 @@
 import datetime
 import glob
 import json
+import pathlib
 import re
 import signal
 import socket
@@ -117,6 +118,43 @@ class Stream(unittest.TestCase):
         until("more was sent", lambda: agent.metric("weft_stream_records_total") > records)
         self.connected(agent)
         self.assert_exact(agent)
+
+    def test_goodbye_to_an_aggregator_that_does_not_answer_ends_cleanly_in_time_perftest_380(self):
+        self.aggregator.start()
+        agent = self.agent(1)
+        self.connected(agent)
+        self.aggregator.process.send(signal.SIGSTOP)
+        try:
+            until("records wait", lambda: agent.metric("weft_stream_unacknowledged") > 0)
+            status, seconds = agent.process.stop()
+        finally:
+            self.aggregator.process.send(signal.SIGCONT)
+        self.assertEqual(status, 0, agent.process.log())
+        self.assertLess(seconds, 4)  # 2 s on a machine of its own
+
+    def test_restarts_of_the_aggregator_leave_no_descriptor_or_thread_behind_rpingmesh_6(self):
+        self.aggregator.start()
+        agents = [self.agent(1), self.agent(2)]
+        self.connected(agents[0])
+        until("probing", lambda: (agents[0].metric("weft_probe_acknowledged_total") or 0) > 5)
+        process = pathlib.Path(f"/proc/{agents[0].process.process.pid}")
+
+        def held():
+            return len(list((process / "fd").iterdir())), len(list((process / "task").iterdir()))
+
+        for _ in range(3):
+            self.restart(agents[0])
+        before = held()
+        for _ in range(6):
+            self.restart(agents[0])
+        # A connection of the old and of the new stream may overlap for a moment.
+        until(f"no more than {before}", lambda: all(now <= then for now, then in zip(held(), before)))
+
+    def restart(self, agent):
+        self.aggregator.process.stop(signal.SIGKILL)
+        until("noticed", lambda: agent.metric("weft_stream_connected") == 0)
+        self.aggregator.start()
+        self.connected(agent)
 
     def test_goodbye_is_heard_and_a_restart_is_a_new_epoch(self):
         self.aggregator.start()

@@ -76,7 +76,7 @@ class Status(unittest.TestCase):
         self.assertIn("mlx5_0", done.stdout)
         self.assertRegex(done.stdout.lower(), "down")
 
-    def test_a_silent_port_of_the_agent_is_given_up_in_time(self):
+    def test_a_silent_port_of_the_agent_is_given_up_in_time_perftest_381(self):
         with socket.create_server(("127.0.0.1", 0)) as deaf:
             started = time.monotonic()
             done = weft("status", "--agent", f"http://127.0.0.1:{deaf.getsockname()[1]}", "--deadline", "500ms", "--json")
@@ -92,7 +92,7 @@ class Responder(unittest.TestCase):
         self.assertIn(f"hello on UDP port {port}", done.stderr)
         self.assertIn("0 probes answered", done.stdout)
 
-    def test_a_taken_port_is_exit_3_and_says_so(self):
+    def test_a_taken_port_is_exit_3_and_says_so_perftest_383(self):
         port = free_udp_port()
         responder(self, "127.0.0.2", port)
         done = weft("responder", "--transport", "udp", "--source", "127.0.0.2", "--hello-port", port, "--for", "1s",
@@ -183,7 +183,7 @@ class AggregatorUp(unittest.TestCase):
         self.addCleanup(process.terminate)
         wait_for(lambda: weft("findings", "--aggregator", self.url, "--deadline", "1s").stdout, "the aggregator")
 
-    def test_nothing_found_before_anything_was_measured_is_not_healthy(self):
+    def test_nothing_found_before_anything_was_measured_is_not_healthy_sichek_110(self):
         done = weft("findings", "--aggregator", self.url)
         self.assertEqual(done.returncode, 3)
         self.assertIn("not \"healthy\"", done.stdout)

@@ -1,6 +1,7 @@
 """`weft ping` against `weft responder` over UDP, as an operator uses the two with no agent and no aggregator."""
 
 import pathlib
+import re
 import tempfile
 import time
 import unittest
@@ -71,6 +72,17 @@ class PingLoopback(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         hosts = parse_one_object(done.stdout)["hosts"]
         self.assertEqual((hosts[0]["acked"], hosts[1]["answered"]), (5, False))
+
+    def test_peer_that_dies_midway_ends_in_time_and_is_named_beside_the_loss_perftest_381(self):
+        peer = responder(self, PEER, self.port)
+        started = time.monotonic()
+        process = Process(self, "ping", "--transport", "udp", "--hello-port", self.port, "-c", 60, "-i", "50ms", PEER)
+        process.read_until("#5:", "stdout")
+        peer.end()
+        out, _ = process.process.communicate(timeout=30)
+        self.assertEqual(process.process.returncode, 1, out)
+        self.assertLess(time.monotonic() - started, 20)
+        self.assertIn(f"trouble: nothing listens on {PEER}:{self.port}", out)
 
     def test_wrong_key_is_not_answered_and_the_key_is_named_as_a_cause(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -147,6 +159,86 @@ class PingLoopback(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn("mlx9_9", done.stderr)
         self.assertIn("RDMA devices:", done.stderr)
+
+
+class PingUnreachable(NetworkTest):
+    """What is no loss of the network: no way there, a way that is taken away, packets that are too large."""
+
+    def setUp(self):
+        super().setUp()
+        self.add_node("a")
+
+    def ping(self, *args):
+        return weft("ping", "--transport", "udp", "--no-path", "--json", *args, netns=self.name("a"))
+
+    def neighbour(self):
+        self.add_node("b")
+        self.connect("a", "10.99.0.1/30", "b", "10.99.0.2/30")
+
+    def far_host(self):
+        """10.88.0.2 on b, so that a reaches it by a route only."""
+        self.neighbour()
+        self.run_ip("-n", self.name("b"), "addr", "add", "10.88.0.2/32", "dev", "lo")
+        self.route("a", "10.88.0.2/32", "via", "10.99.0.2")
+        responder(self, "10.88.0.2", 47910, netns=self.name("b"))
+
+    def test_no_route_is_cannot_measure_and_names_the_address(self):
+        done = self.ping("-c", 3, "10.77.0.2")
+        self.assertEqual(done.returncode, 3)
+        message = parse_one_object(done.stdout)["error"]["message"]
+        self.assertIn("cannot measure: no route to 10.77.0.2", message)
+        self.assertIn("unreachable", message)
+
+    def test_an_unreachable_subnet_is_cannot_measure_with_device_address_and_step(self):
+        self.neighbour()
+        self.route("a", "default", "via", "10.99.0.2")
+        # b knows no way on and says so.
+        self.sysctl("b", "net.ipv4.ip_forward", 1)
+        done = self.ping("-c", 3, "10.77.0.2")
+        self.assertEqual(done.returncode, 3)
+        body = parse_one_object(done.stdout)
+        self.assertEqual((body["hosts"][0]["sent"], body["hosts"][0]["lost"]), (0, 0))
+        for words in ("hello", "10.77.0.2:47910", "a-b (10.99.0.1)"):
+            self.assertIn(words, body["error"]["message"])
+
+    def test_a_route_that_is_taken_away_is_no_loss(self):
+        self.far_host()
+        process = Process(self, "ping", "--transport", "udp", "--no-path", "-i", "50ms", "10.88.0.2",
+                          netns=self.name("a"))
+        process.read_until("#5:", "stdout")
+        self.run_ip("-n", self.name("a"), "route", "replace", "unreachable", "10.88.0.2/32")
+        line = process.read_until("not sent", "stdout").splitlines()[-1]
+        self.assertIn("10.88.0.2", line)
+        self.assertIn("10.99.0.1", line)
+        code, out, _ = process.interrupt()
+        self.assertIn("0 of ", out)
+        self.assertIn("(0 %) lost", out)
+        self.assertIn("No route to host", out)
+        self.assertEqual(code, 0, out)
+
+    def test_an_interface_that_goes_down_is_no_loss(self):
+        self.far_host()
+        process = Process(self, "ping", "--transport", "udp", "--no-path", "-i", "50ms", "10.88.0.2",
+                          netns=self.name("a"))
+        process.read_until("#5:", "stdout")
+        self.run_ip("-n", self.name("a"), "link", "set", "a-b", "down")
+        process.read_until("not sent", "stdout")
+        _, out, _ = process.interrupt()
+        self.assertIn("not sent", out)
+        # What was on its way when the link went may be lost with it.
+        self.assertLessEqual(int(re.search(r"(\d+) of \d+ \(\S+ %\) lost", out).group(1)), 2, out)
+
+    def test_probes_over_the_mtu_are_cannot_measure_and_name_size_and_addresses_rdma_core_586(self):
+        self.far_host()
+        self.run_ip("-n", self.name("a"), "link", "set", "a-b", "mtu", "800")
+        done = self.ping("-c", 5, "-i", "20ms", "--size", 1000, "10.88.0.2")
+        self.assertEqual(done.returncode, 3, done.stdout)
+        body = parse_one_object(done.stdout)
+        host = body["hosts"][0]
+        self.assertEqual((host["sent"], host["lost"], host["local_errors"]), (0, 0, 5))
+        for words in ("sending 1000 bytes", "10.99.0.1:", "10.88.0.2:", "more than the path MTU"):
+            self.assertIn(words, body["error"]["message"])
+        self.assertEqual(self.ping("-c", 5, "-i", "20ms", "--size", 700, "10.88.0.2").returncode, 0)
 
 
 class PingFaultyWire(NetworkTest):

@@ -218,13 +218,41 @@ TEST_CASE("nobody answered: no numbers at all, what to check, exit 3 (mtr 532)",
   r.answered = false;
   r.trouble = "hello from rxe0 (10.0.1.2): nothing came back";
   const std::string text = ping_report(r, Paint(false));
-  CHECK_THAT(text, ContainsSubstring("no answer to the hello: hello from rxe0 (10.0.1.2): nothing came back"));
+  CHECK_THAT(
+      text, ContainsSubstring("cannot measure: no answer to the hello: hello from rxe0 (10.0.1.2): nothing came back"));
   CHECK(text.find("0 %") == std::string::npos);
   CHECK_THAT(ping_hint(r), ContainsSubstring("weft responder"));
   CHECK(ping_exit(r) == ExitCode::CannotMeasure);
   const auto json = ping_json(r);
   CHECK(json["network_rtt_ns"].is_null());
   CHECK(json["error"]["message"] == r.trouble);
+}
+
+TEST_CASE("no probe could be sent: cannot measure, with the device's own words, and no loss", "[cli]") {
+  PingStats stats;
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    auto o = ended(i, ProbeResult::LocalError);
+    o.error = "rxe0 port 1: cannot make an address handle from GID 10.0.1.2 (index 1) to GID 10.0.3.2";
+    stats.add(o);
+  }
+  const HostReport r = report_of(stats);
+  const std::string text = ping_report(r, Paint(false));
+  CHECK_THAT(text, ContainsSubstring("cannot measure: no probe counts: rxe0 port 1: cannot make an address handle") &&
+                       ContainsSubstring("4 not sent"));
+  CHECK(text.find("lost") == std::string::npos);
+  CHECK(ping_exit(r) == ExitCode::CannotMeasure);
+  CHECK_THAT(ping_json(r)["error"]["message"].get<std::string>(), ContainsSubstring("rxe0 port 1"));
+}
+
+TEST_CASE("a responder that is gone is told beside what was lost since (perftest PR 381)", "[cli]") {
+  PingStats stats;
+  stats.add(ok(1, 1000));
+  stats.add(ended(2, ProbeResult::Timeout));
+  HostReport r = report_of(stats);
+  r.trouble = "nothing listens on 10.0.3.2:47910";
+  CHECK_THAT(ping_report(r, Paint(false)), ContainsSubstring("1 of 2 (50 %) lost") &&
+                                               ContainsSubstring("trouble: nothing listens on 10.0.3.2:47910"));
+  CHECK(ping_exit(r) == ExitCode::Findings);
 }
 
 TEST_CASE("a line a probe: numbers, loss and marks", "[cli]") {

@@ -132,7 +132,9 @@ TEST_CASE("engine: a hello port that is taken is named, with what to do (perftes
   CHECK_THAT(second.error().message(), ContainsSubstring("running already"));
 }
 
-TEST_CASE("engine: options that cannot work are refused with device and reason", "[ping]") {
+TEST_CASE(
+    "engine: options that cannot work are refused with device and reason, also a size over the MTU (rdma-core 586)",
+    "[ping]") {
   const auto refused = [](EngineOptions options) {
     UdpTransportOptions udp;
     udp.local = *model::Gid::parse("127.0.0.1");
@@ -244,7 +246,7 @@ TEST_CASE("engine: on a kernel without epoll_pwait2 it waits in milliseconds and
   CHECK(cpu_time() - cpu < (kClock.monotonic_ns() - wall) / 2);
 }
 
-TEST_CASE("engine: close returns within a second and frees the ports", "[ping]") {
+TEST_CASE("engine: close returns within a second and frees the ports (rpingmesh PR 8)", "[ping]") {
   const std::uint16_t port = free_port("127.0.0.1");
   for (int round = 0; round < 3; ++round) {
     Node node = start("127.0.0.1", options_of("h1", port));
@@ -285,6 +287,16 @@ TEST_CASE("engine: where nobody listens the status says so, and how to help", "[
   CHECK(peers[1].state == PeerState::Unreachable);
   CHECK_THAT(peers[1].reason, ContainsSubstring("'h3' is no GID or IP address"));
   // No responder known: nothing was sent, so nothing can be accused.
+  CHECK(h1.engine->take_stats().sent == 0);
+}
+
+TEST_CASE("engine: ends of two address families are told apart in words, with both addresses (uccl 803: compare ends)",
+          "[ping]") {
+  Node h1 = start("127.0.0.1", options_of("h1", free_port("127.0.0.1")));
+  h1.engine->set_targets({{"lo", "h2/lo", "::1", 47910, {{0, 0, 10}}}});
+  REQUIRE(poll_until([&] { return h1.engine->peers()[0].state == PeerState::Unreachable; }));
+  CHECK_THAT(h1.engine->peers()[0].reason, ContainsSubstring("from lo (127.0.0.1) to [::1]:47910") &&
+                                               ContainsSubstring("no way between an IPv4 and an IPv6 address"));
   CHECK(h1.engine->take_stats().sent == 0);
 }
 
@@ -527,7 +539,7 @@ TEST_CASE("engine: garbage and floods are counted by reason and answered with no
   CHECK(rejected["unregistered_peer"] == rounds);
   // Everything sent was dealt with, so an answer would have come by now.
   unsigned answers = 0;
-  attacker->receive([&](const auto&, auto, auto) { ++answers; }, [](const auto&, auto) {});
+  attacker->receive([&](const auto&, auto, auto) { ++answers; }, [](const auto&, auto, int) {});
   CHECK(answers == 0);
 
   // The one good hello is answered by exactly as many bytes.
@@ -535,7 +547,7 @@ TEST_CASE("engine: garbage and floods are counted by reason and answered with no
   std::size_t answered_bytes = 0;
   REQUIRE(poll_until([&] {
     attacker->receive([&](const auto&, auto, auto answer) { answered_bytes += answer.size(); },
-                      [](const auto&, auto) {});
+                      [](const auto&, auto, int) {});
     return answered_bytes > 0;
   }));
   CHECK(answered_bytes == bytes.size());

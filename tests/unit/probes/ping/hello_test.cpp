@@ -1,5 +1,7 @@
 #include "probes/ping/hello.h"
 
+#include <cerrno>
+
 #include "tests/unit/catch.h"
 
 using namespace weft;
@@ -77,7 +79,8 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("hello: silence ends in words that name address, device, tries and time (perftest PR 381, 251)", "[ping]") {
+TEST_CASE("hello: silence ends in words that name address, device, tries and time (perftest PR 381, perftest 251)",
+          "[ping]") {
   Fixture f;
   f.add();
   f.run(3 * kSecond);
@@ -112,15 +115,34 @@ TEST_CASE("hello: a closed port is reported at once", "[ping]") {
   Fixture f;
   f.add();
   f.run(0);
-  f.client->on_refused(*model::Gid::parse("10.0.9.9"), 47910);
+  f.client->on_refused(*model::Gid::parse("10.0.9.9"), 47910, ECONNREFUSED);
   CHECK(f.status().state == PeerState::Hello);
-  f.client->on_refused(*model::Gid::parse("10.0.3.2"), 47910);
+  f.client->on_refused(*model::Gid::parse("10.0.3.2"), 47910, ECONNREFUSED);
   CHECK(f.status().state == PeerState::Unreachable);
   CHECK_THAT(f.status().reason, ContainsSubstring("nothing listens on 10.0.3.2:47910"));
   f.run(kSecond);
   f.reply(f.answer(false));
   CHECK(f.status().state == PeerState::Ready);
   CHECK(f.status().reason.empty());
+}
+
+TEST_CASE("hello: a router's word that there is no way is told at once, and gives up nobody who answered", "[ping]") {
+  Fixture f;
+  f.add();
+  f.run(0);
+  f.client->on_refused(*model::Gid::parse("10.0.3.2"), 47910, EHOSTUNREACH);
+  CHECK(f.status().state == PeerState::Unreachable);
+  CHECK_THAT(f.status().reason, ContainsSubstring("hello from rxe0 (10.0.1.2) to 10.0.3.2:47910 did not arrive") &&
+                                    ContainsSubstring("No route to host"));
+  f.run(kSecond);
+  f.reply(f.answer(false));
+  CHECK(f.status().state == PeerState::Ready);
+  f.client->on_refused(*model::Gid::parse("10.0.3.2"), 47910, ENETUNREACH);
+  CHECK(f.status().state == PeerState::Ready);
+  // Nor does it hide how long nobody has answered.
+  f.run(60 * kSecond);
+  CHECK(f.status().state == PeerState::Unreachable);
+  CHECK_THAT(f.status().reason, ContainsSubstring("Network is unreachable"));
 }
 
 TEST_CASE("hello: only the answer to the question just asked counts", "[ping]") {
@@ -224,7 +246,7 @@ TEST_CASE("hello: refusals are said in words, and probing stops", "[ping]") {
   CHECK_THAT(f.status().reason, ContainsSubstring("answers over UDP") && ContainsSubstring("probes over RDMA"));
 }
 
-TEST_CASE("hello: many targets are asked within a budget, and all of them", "[ping]") {
+TEST_CASE("hello: many targets are asked side by side within a budget, and all of them (sichek PR 110)", "[ping]") {
   Fixture f;
   f.options.max_hellos_per_s = 50;
   f.start();

@@ -574,7 +574,7 @@ TEST_CASE("prober: ports taken in turn cover every pair of own and responder's p
   for (const Sent& sent : sim.far.sent) CHECK(sent.lane_number == sent.source_port - 51001u + 33u);
 }
 
-TEST_CASE("prober: a path named by its ports is probed by them and no others (perftest PR 224)", "[ping]") {
+TEST_CASE("prober: a path named by its ports is probed by them and no others (perftest PR 224, 279)", "[ping]") {
   Simulation sim;
   sim.near.add_lane(Role::Prober, 18, 50002);
   sim.far.add_lane(Role::Responder, 34, 51002);

@@ -1,5 +1,7 @@
 #include "probes/ping/responder.h"
 
+#include <random>
+
 #include "tests/unit/catch.h"
 #include "tests/unit/probes/ping/fake_transport.h"
 
@@ -97,7 +99,8 @@ TEST_CASE("responder: a lease runs out, and a renewal keeps it", "[ping]") {
   CHECK_FALSE(f.enlist(1).known);
 }
 
-TEST_CASE("responder: a probe from another address than the hello named is not answered", "[ping]") {
+TEST_CASE("responder: a probe from another address than the hello named is not answered (perftest 64: over a VF)",
+          "[ping]") {
   Fixture f;
   f.start();
   f.enlist(1);
@@ -138,6 +141,52 @@ TEST_CASE("responder: probes seen before, of old queue pairs, damaged or none at
   f.responder->on_arrival(garbage);
   CHECK(f.rejects.of(Reject::BadMagic) == 1);
   CHECK(f.transport.sent.size() == 2);
+}
+
+TEST_CASE("responder: whatever authentic packets say, they are answered with no more bytes or counted (perftest 64)",
+          "[ping][property]") {
+  Fixture f;
+  f.transport.stamp_rung = GENERATE(model::TimestampRung::NicTicks, model::TimestampRung::Software);
+  f.options.max_peers = 8;
+  f.start();
+  std::mt19937_64 random(64);
+  const auto any = [&](std::uint64_t most) { return random() % (most + 1); };
+  std::size_t received = 0, answered = 0;
+  for (int round = 0; round < 5000; ++round) {
+    HelloPacket hello = f.hello(1 + any(12), any(3) == 0 ? WireTransport::Udp : WireTransport::Rdma);
+    for (auto& byte : hello.gid.raw) byte = static_cast<std::uint8_t>(random());
+    if (any(1) == 0) hello.gid = f.peer;
+    for (std::uint64_t i = any(kMaxHelloLanes); i > 0; --i) {
+      hello.lanes.push_back({static_cast<std::uint32_t>(random()), static_cast<std::uint16_t>(random())});
+    }
+    if (any(9) == 0) {
+      const HelloPacket answer = f.responder->register_peer(hello, f.clock.monotonic_ns());
+      std::vector<std::uint8_t> bytes(kHelloBytes);
+      CHECK(encode(answer, f.key, bytes) == kHelloBytes);
+    }
+    ProbePacket probe = f.probe(1 + any(12));
+    probe.sequence = any(2) == 0 ? 1 + any(f.sequence + 20) : f.sequence;
+    probe.epoch = any(5) == 0 ? random() : 5;
+    probe.prober_number = static_cast<std::uint32_t>(random());
+    probe.responder_number = static_cast<std::uint32_t>(random());
+    probe.return_port = static_cast<std::uint16_t>(random());
+    const std::size_t size = kProbeBytes + any(kMaxProbeBytes - kProbeBytes);
+    f.transport.sent.clear();
+    f.deliver(probe, size, any(3) == 0 ? std::optional(hello.gid) : std::nullopt);
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < f.transport.sent.size(); ++i) {
+      bytes += f.transport.sent[i].payload.size();
+      if (any(1) == 0) f.responder->on_send_done({Role::Responder, f.transport.sent[i].cookie, true, random(), {}});
+    }
+    CHECK(bytes <= size);
+    ++received;
+    answered += f.transport.sent.empty() ? 0 : 1;
+    f.clock.advance(static_cast<Nanos>(any(20)) * kMillisecond);
+    f.responder->expire(f.clock.monotonic_ns());
+  }
+  CHECK(f.responder->peers() <= 8);
+  CHECK(answered > 100);
+  CHECK(answered + f.rejects.total() == received);
 }
 
 TEST_CASE("responder: a peer is answered at a bounded rate, and others do not suffer", "[ping]") {

@@ -150,7 +150,7 @@ TEST_CASE("udp transport: opens ports as wanted, up to its bound", "[ping]") {
   CHECK(transport->lanes().size() == 5);
 }
 
-TEST_CASE("udp transport: a source port of the sender's choice is opened and used (perftest PR 224)", "[ping]") {
+TEST_CASE("udp transport: a source port of the sender's choice is opened and used (perftest PR 224, 279)", "[ping]") {
   const auto transport = open("127.0.0.1");
   const auto peer = open("127.0.0.2");
   std::uint16_t chosen = 0;
@@ -167,10 +167,10 @@ TEST_CASE("udp transport: a source port of the sender's choice is opened and use
   CHECK(events.arrivals[0].arrival.source.number == chosen);
 }
 
-TEST_CASE("udp transport: carries payload, TOS, hop limit and stamps over IPv4", "[ping]") {
+TEST_CASE("udp transport: carries payload, TOS, hop limit 64 and stamps over IPv4 (rdma-core PR 1637)", "[ping]") {
   carries_both_ways("127.0.0.1", "127.0.0.2");
 }
 
-TEST_CASE("udp transport: carries payload, TOS, hop limit and stamps over IPv6", "[ping]") {
+TEST_CASE("udp transport: carries payload, TOS, hop limit 64 and stamps over IPv6 (rdma-core PR 1637)", "[ping]") {
   carries_both_ways("::1", "::1");
 }

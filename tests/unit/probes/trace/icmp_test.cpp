@@ -97,7 +97,7 @@ TEST_CASE("port unreachable is told from time exceeded", "[trace]") {
   CHECK(std::get<IcmpAnswer>(parsed).code == 3);
 }
 
-TEST_CASE("any other ICMP is no answer (scitix/sichek 110)", "[trace]") {
+TEST_CASE("any other ICMP is no answer (sichek PR 110)", "[trace]") {
   CHECK(rejected(parse_icmp4(answer4(probe4(), "10.1.11.2", 0))) == IcmpReject::OtherType);      // echo reply
   CHECK(rejected(parse_icmp4(answer4(probe4(), "10.1.11.2", 5))) == IcmpReject::OtherType);      // redirect
   CHECK(rejected(parse_icmp4(answer4(probe4(), "10.1.11.2", 11, 1))) == IcmpReject::OtherType);  // reassembly

@@ -317,7 +317,8 @@ TEST_CASE("no router between: complete at once and nothing is sent", "[trace]") 
   CHECK(net.trace(49152).complete);
 }
 
-TEST_CASE("an ICMP that quotes another token, port or address changes nothing and is counted (sichek 110)", "[trace]") {
+TEST_CASE("an ICMP that quotes another token, port or address changes nothing and is counted (sichek PR 110)",
+          "[trace]") {
   FakeNetwork net;
   net.route = [](std::uint16_t, std::uint8_t) { return std::string(); };
   REQUIRE(net.schedule.set_requests({request(49152)}, net.now));
