@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 namespace weft::probes {
 namespace {
@@ -279,7 +280,17 @@ void Prober::send_one(Session& session, PathState& path, Nanos now, bool late) {
   if (sent) {
     ++stats_.sent;
   } else {
+    if (sent.error().error_number == EMSGSIZE) excuse_oversize(session);
     local_error(session, sequence, record, now, sent.error().message());
+  }
+}
+
+void Prober::excuse_oversize(Session& session) {
+  // Answered once, packets of this size do pass; only what came after may be in doubt.
+  for (std::uint64_t s = std::max(session.first_sequence, session.last_acked + 1); s < session.next_sequence(); ++s) {
+    Record& record = *session.record(s);
+    if (record.state == State::Pending) record.oversize = true;
+    if (record.state == State::TimedOut && record.counted) set_loss(session, record, Loss::Stale);
   }
 }
 
@@ -472,6 +483,9 @@ void Prober::time_out(Session& session, std::uint64_t sequence, Record& record, 
   if (!record.send_done) {
     return local_error(session, sequence, record, now,
                        "no send completion within " + std::to_string(options_.timeout_ns / kMillisecond) + " ms");
+  }
+  if (record.oversize) {
+    return local_error(session, sequence, record, now, "dropped on its way: more than the path MTU, learned since");
   }
   record.state = State::TimedOut;
   const auto key = key_of(session, record);

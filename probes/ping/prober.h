@@ -81,9 +81,10 @@ class Prober {
     State state = State::Pending;
     Seen seen = Seen::Unknown;  // by the responder
     bool send_done = false, first_ack = false, late_ack = false, second_follows = false;
-    bool tainted = false;  // own sender or poller was late
-    bool stale = false;    // sent to a responder that is gone
-    bool counted = false;  // as a loss, in `window`
+    bool tainted = false;   // own sender or poller was late
+    bool stale = false;     // sent to a responder that is gone
+    bool oversize = false;  // sent before it was known that packets of this size do not pass
+    bool counted = false;   // as a loss, in `window`
     Loss loss = Loss::Unknown;
     std::uint16_t forward_port = 0, return_port = 0;
     std::uint64_t epoch = 0;
@@ -144,6 +145,8 @@ class Prober {
   void finish_if_complete(Session& session, std::uint64_t sequence, Record& record, Nanos now);
   void finish_acked(Session& session, std::uint64_t sequence, Record& record, Nanos now);
   void time_out(Session& session, std::uint64_t sequence, Record& record, Nanos now);
+  // The kernel has learned a path MTU that is too small: what went before had to be dropped, by nobody's fault.
+  void excuse_oversize(Session& session);
   void local_error(Session& session, std::uint64_t sequence, Record& record, Nanos now, const std::string& error);
   void report(const Session& session, std::uint64_t sequence, const Record& record, ProbeResult result,
               const std::string& error = {});

@@ -241,6 +241,23 @@ class PingUnreachable(NetworkTest):
         self.assertEqual(self.ping("-c", 5, "-i", "20ms", "--size", 700, "10.88.0.2").returncode, 0)
 
 
+    def test_a_small_mtu_on_the_way_is_cannot_measure_and_no_loss_rdma_core_586(self):
+        self.add_node("b")
+        self.add_node("r", net__ipv4__ip_forward=1)
+        self.connect("a", "10.99.1.2/30", "r", "10.99.1.1/30")
+        self.connect("r", "10.99.2.1/30", "b", "10.99.2.2/30")
+        for node, way in (("a", "10.99.1.1"), ("b", "10.99.2.1")):
+            self.route(node, "default", "via", way)
+        for node, port in (("r", "r-b"), ("b", "b-r")):
+            self.run_ip("-n", self.name(node), "link", "set", port, "mtu", "800")
+        responder(self, "10.99.2.2", 47910, netns=self.name("b"))
+        done = self.ping("-c", 20, "-i", "50ms", "--size", 1000, "10.99.2.2")
+        self.assertEqual(done.returncode, 3, done.stdout)
+        host = parse_one_object(done.stdout)["hosts"][0]
+        self.assertEqual((host["lost"], host["local_errors"]), (0, 20))
+        self.assertIn("more than the path MTU", host["error"]["message"])
+
+
 class PingFaultyWire(NetworkTest):
     def setUp(self):
         super().setUp()

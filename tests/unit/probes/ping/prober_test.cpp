@@ -1,5 +1,6 @@
 #include "probes/ping/prober.h"
 
+#include <cerrno>
 #include <set>
 
 #include "tests/unit/catch.h"
@@ -413,6 +414,23 @@ TEST_CASE("prober: what cannot be sent is a local error with its text, not a los
   CHECK(total.sent == 0);
   CHECK(sim.prober->stats().local_errors == 10);
   CHECK(sim.count(ProbeResult::LocalError) == 10);
+}
+
+TEST_CASE("prober: what was dropped before a small path MTU was learned is no loss (rdma-core 586)", "[ping]") {
+  Simulation sim;
+  const double per_second = GENERATE(10.0, 1.5);  // the first probe in flight, or already timed out
+  sim.target(per_second);
+  sim.drop = [](const ProbePacket& packet) { return is_probe(packet); };
+  sim.run(700 * kMillisecond);
+  REQUIRE_FALSE(sim.near.sent.empty());
+  sim.near.refuse = errno_error(EMSGSIZE, "sending 1000 bytes (more than the path MTU)");
+  sim.run(kSecond);
+  sim.stop();
+  sim.run(2 * kSecond);
+  const auto total = sim.total();
+  CHECK(total.sent == 0);
+  CHECK(total.lost_unknown + total.forward.lost + total.back.lost == 0);
+  CHECK(total.local_error + total.stale >= 2);
 }
 
 TEST_CASE("prober: what went to the queue pairs of a restarted responder is stale, not lost", "[ping]") {
