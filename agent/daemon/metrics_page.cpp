@@ -66,6 +66,15 @@ void MetricsPage::add(const std::vector<EngineReport>& reports) {
   }
 }
 
+void MetricsPage::add_traces(const probes::TraceStats& now) {
+  grow(traces_.sent, traces_last_.sent, now.sent);
+  grow(traces_.answered, traces_last_.answered, now.answered);
+  grow(traces_.send_errors, traces_last_.send_errors, now.send_errors);
+  for (std::size_t i = 0; i < probes::kIcmpRejects; ++i) {
+    grow(traces_.rejected[i], traces_last_.rejected[i], now.rejected[i]);
+  }
+}
+
 std::vector<model::MetricSample> MetricsPage::samples(const PageInput& input) const {
   std::vector<model::MetricSample> out;
   put(out, "weft_build_info", {{"version", input.version}}, 1);
@@ -88,6 +97,14 @@ std::vector<model::MetricSample> MetricsPage::samples(const PageInput& input) co
   put(out, "weft_stream_dropped_total", {{"class", "oversized"}}, static_cast<double>(input.refused_records));
   put(out, "weft_stream_dropped_total", {{"class", "rejected"}},
       static_cast<double>(input.stream_stats.records_rejected));
+  put(out, "weft_trace_sent_total", {}, static_cast<double>(traces_.sent));
+  put(out, "weft_trace_answered_total", {}, static_cast<double>(traces_.answered));
+  put(out, "weft_trace_send_errors_total", {}, static_cast<double>(traces_.send_errors));
+  for (std::size_t i = 0; i < probes::kIcmpRejects; ++i) {
+    put(out, "weft_trace_rejected_total",
+        {{"reason", std::string(probes::to_string(static_cast<probes::IcmpReject>(i)))}},
+        static_cast<double>(traces_.rejected[i]));
+  }
   if (input.health) {
     put(out, "weft_host_scheduling_gap_seconds", {}, seconds(input.health->max_gap_ns));
     if (input.health->cpu_pressure_some) {

@@ -13,6 +13,7 @@
 #include "lib/base/cpu_time.h"
 #include "lib/model/metric.h"
 #include "lib/model/path.h"
+#include "probes/trace/trace_schedule.h"
 
 namespace weft::agent {
 
@@ -32,6 +33,8 @@ struct PageInput {
 class MetricsPage {
  public:
   void add(const std::vector<EngineReport>& reports);
+  // What the tracer counts; less than before means that it was made anew.
+  void add_traces(const probes::TraceStats& now);
   std::vector<model::MetricSample> samples(const PageInput& input) const;
 
  private:
@@ -44,6 +47,7 @@ class MetricsPage {
     bool open = false;
   };
   std::map<std::string, Totals> devices_;
+  probes::TraceStats traces_last_, traces_;
 };
 
 }  // namespace weft::agent

@@ -266,6 +266,7 @@ void Pipeline::follow_traces(const std::vector<EngineReport>& reports) {
       it = keys.count(it->first) != 0 ? std::next(it) : traces_.erase(it);
     }
   }
+  metrics_.add_traces(tracer_->stats());
   for (model::PathTrace& trace : tracer_->take_traces()) {
     push_trace(trace);
     const std::string key = trace_key(trace.from, trace.source_port, trace.to);

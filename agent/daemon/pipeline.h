@@ -39,6 +39,8 @@ class TraceSource {
   virtual std::vector<model::PathTrace> take_traces() = 0;
   // Why nothing can be traced now; empty when it can.
   virtual std::string problem() = 0;
+  // Counted since it was made.
+  virtual probes::TraceStats stats() = 0;
 };
 
 struct PipelineParts {

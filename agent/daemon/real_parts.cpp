@@ -51,6 +51,7 @@ class BackgroundTracer final : public TraceSource {
     if (bad_seconds_ >= 10) return error;
     return refused_;
   }
+  probes::TraceStats stats() override { return tracer_->stats(); }
 
  private:
   std::unique_ptr<probes::Tracer> tracer_;

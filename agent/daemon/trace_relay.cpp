@@ -43,6 +43,11 @@ std::string TraceRelay::problem() {
   return problem_;
 }
 
+probes::TraceStats TraceRelay::stats() {
+  std::lock_guard lock(mutex_);
+  return stats_;
+}
+
 void TraceRelay::run() {
   name_this_thread("weft-relay");
   std::unique_lock lock(mutex_);
@@ -54,9 +59,11 @@ void TraceRelay::run() {
     if (requests) slow_->set_requests(*requests);
     std::vector<model::PathTrace> traces = slow_->take_traces();
     std::string problem = slow_->problem();
+    const probes::TraceStats stats = slow_->stats();
     lock.lock();
     std::move(traces.begin(), traces.end(), std::back_inserter(traces_));
     problem_ = std::move(problem);
+    stats_ = stats;
     asked_ = false;
     changed_.notify_all();
   }

@@ -26,6 +26,7 @@ class TraceRelay final : public TraceSource {
   std::vector<model::PathTrace> take_traces() override;
   // As of the last finished round.
   std::string problem() override;
+  probes::TraceStats stats() override;
 
  private:
   void run();
@@ -38,6 +39,7 @@ class TraceRelay final : public TraceSource {
   std::optional<std::vector<probes::TraceRequest>> requests_;
   std::vector<model::PathTrace> traces_;
   std::string problem_;
+  probes::TraceStats stats_;
   std::thread thread_;
 };
 

@@ -90,6 +90,12 @@ constexpr MetricInfo kCatalogue[] = {
      "One for the state the stream is in: inactive, connecting, handshake, connected, backoff."},
     {"weft_stream_unacknowledged", kGauge, "records", "", "weftd", 1, "Records waiting for an acknowledgement."},
     {"weft_stream_waiting", kGauge, "records", "", "weftd", 1, "Records not sent yet."},
+    {"weft_trace_answered_total", kCounter, "packets", "", "weftd", 1, "Trace packets that a router or host answered."},
+    {"weft_trace_rejected_total", kCounter, "packets", "reason", "weftd", 8,
+     "ICMP messages ignored, by reason: not of a trace, truncated, bad checksum, malformed."},
+    {"weft_trace_send_errors_total", kCounter, "packets", "", "weftd", 1, "Trace packets that could not be sent."},
+    {"weft_trace_sent_total", kCounter, "packets", "", "weftd", 1,
+     "Trace packets sent: UDP with rising TTL, besides the probes."},
 };
 
 }  // namespace

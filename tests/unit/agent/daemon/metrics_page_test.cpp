@@ -111,3 +111,21 @@ TEST_CASE("metrics: a peer that is no longer probed leaves the page", "[agent]")
   page.add({report(2)});
   CHECK(find(page.samples({}), "weft_probe_round_trip_seconds") == nullptr);
 }
+
+TEST_CASE("metrics: trace packets are counted on when the tracer is made anew", "[agent]") {
+  MetricsPage page;
+  probes::TraceStats stats;
+  stats.sent = 10;
+  stats.answered = 7;
+  stats.rejected[static_cast<std::size_t>(probes::IcmpReject::Truncated)] = 2;
+  page.add_traces(stats);
+  stats.sent = 4;
+  stats.answered = 4;
+  page.add_traces(stats);
+  const auto samples = page.samples(PageInput{});
+  CHECK(find(samples, "weft_trace_sent_total")->value == 14);
+  CHECK(find(samples, "weft_trace_answered_total")->value == 11);
+  const std::string truncated(probes::to_string(probes::IcmpReject::Truncated));
+  REQUIRE(find(samples, "weft_trace_rejected_total", truncated));
+  CHECK(find(samples, "weft_trace_rejected_total", truncated)->value == 2);
+}

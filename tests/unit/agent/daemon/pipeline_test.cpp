@@ -34,6 +34,7 @@ struct FakeTracer final : TraceSource {
   void set_requests(const std::vector<probes::TraceRequest>& requests) override { asked_ = requests; }
   std::vector<model::PathTrace> take_traces() override { return std::exchange(found_, {}); }
   std::string problem() override { return ""; }
+  probes::TraceStats stats() override { return {}; }
   std::vector<probes::TraceRequest>& asked_;
   std::vector<model::PathTrace>& found_;
 };

@@ -45,6 +45,11 @@ struct SlowTracer final : TraceSource {
     return {trace};
   }
   std::string problem() override { return "problem " + std::to_string(gate_.rounds); }
+  probes::TraceStats stats() override {
+    probes::TraceStats out;
+    out.sent = gate_.rounds;
+    return out;
+  }
   Gate& gate_;
 };
 
@@ -81,6 +86,7 @@ TEST_CASE("trace relay: a tracer that answers is asked once a call, with the req
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (relay.problem().empty() && std::chrono::steady_clock::now() < deadline) relay.take_traces();
     CHECK_THAT(relay.problem(), ContainsSubstring("problem "));
+    CHECK(relay.stats().sent >= 1);
   }
   CHECK(gate.asked.size() == 2);
 }
