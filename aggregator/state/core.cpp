@@ -54,6 +54,7 @@ void Core::restore(const Recovered& recovered) {
   }
   cleared_shared_ = std::make_shared<std::vector<model::Finding>>(cleared_.begin(), cleared_.end());
   // Their support starts to run out only after agents had time to return: being away is not evidence of health.
+  localiser_->resume(active, now);
   tracker_.restore(active, now + config_.tracker.clear_after_ns);
   if (!recovered.agents.empty()) {
     log::info(

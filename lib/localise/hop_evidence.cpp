@@ -1,6 +1,7 @@
 #include "lib/localise/hop_evidence.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -10,12 +11,53 @@ namespace {
 constexpr std::size_t kMaxKeys = 20'000;
 constexpr std::size_t kMaxReports = 64;
 constexpr Nanos kMemory = 90 * kSecond;
-constexpr double kHabitKnown = 10;  // probes, before silence means anything
 constexpr double kHabitSize = 400;  // probes remembered of a router, about
 
 double binomial(double bad, double good, double p) {
   p = std::clamp(p, 0.001, 0.995);
   return bad * std::log(p) + good * std::log1p(-p);
+}
+
+// Beta(1 + bad, 1 + good) on points that lie denser near zero, where shares of loss and silence are.
+class Belief {
+ public:
+  Belief(double bad, double good) {
+    double highest = -1e300;
+    for (std::size_t i = 0; i < kPoints; ++i) {
+      const double root = (static_cast<double>(i) + 0.5) / kPoints;
+      point_[i] = root * root;
+      weight_[i] = bad * std::log(point_[i]) + good * std::log1p(-point_[i]) + std::log(root);
+      highest = std::max(highest, weight_[i]);
+    }
+    double sum = 0;
+    for (double& w : weight_) sum += w = std::exp(w - highest);
+    for (double& w : weight_) w /= sum;
+  }
+  // The mean of f over the belief.
+  template <typename F>
+  double mean(F f) const {
+    double out = 0;
+    for (std::size_t i = 0; i < kPoints; ++i) {
+      if (weight_[i] > 1e-9) out += weight_[i] * f(point_[i]);
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kPoints = 96;
+  std::array<double, kPoints> point_, weight_;
+};
+
+// log P(so many silent and answered | how silent the router is, and the loss on the way to it).
+double log_likelihood(double silent, double answered, const Belief& habit, const Belief* loss) {
+  const double n = silent + answered;
+  const double p = std::clamp(silent / n, 0.001, 0.999);
+  const double best = binomial(silent, answered, p);  // keeps the exponents near zero
+  const auto at = [&](double share) { return std::exp(binomial(silent, answered, share) - best); };
+  const double likelihood = habit.mean([&](double s) {
+    return loss == nullptr ? at(s) : loss->mean([&](double r) { return at(1 - (1 - s) * (1 - r)); });
+  });
+  return best + std::log(std::max(likelihood, 1e-300));
 }
 
 }  // namespace
@@ -148,7 +190,7 @@ bool HopEvidence::delay_fits(const std::deque<Report>& reports, const Report& re
 }
 
 std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std::vector<LinkId>& suspects,
-                                                Trouble trouble, double ratio, double excess_ns, Nanos since) {
+                                                Trouble trouble, Share share, double excess_ns, Nanos since) {
   if (suspects.size() < 2 || (trouble == Trouble::Delay && excess_ns <= 0)) return std::nullopt;
   const auto now_answers = mark_and_measure(fabric, suspects, since);
   const auto habit_of = [&](const std::string& router) {
@@ -162,6 +204,7 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
     return out;
   };
 
+  const double ratio = share.crossed > 0 ? share.bad / share.crossed : 0;
   std::vector<double> score(suspects.size(), 0);
   double tries = 0;
   std::map<std::pair<std::string, std::vector<bool>>, Answers> tallies;  // by router and the suspects crossed
@@ -204,17 +247,19 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
       }
     }
   }
+  const Belief loss(share.bad, std::max(0.0, share.crossed - share.bad));
   for (const auto& [where, tally] : tallies) {
     const Answers habit = habit_of(where.first);
-    double silent = std::clamp((0.5 + habit.silent()) / (10 + habit.sent), 0.01, 0.95);
-    const auto lossy = [&] { return 1 - (1 - silent) * (1 - ratio); };
-    const double worst = 1 - (1 - silent) * (1 - std::min(0.95, 1.5 * ratio));
-    const double most = tally.sent * worst;
-    if (tally.silent() > most + 3 * std::sqrt(most * (1 - worst)) + 1) continue;
-    if (habit.sent < kHabitKnown) silent = std::clamp(tally.silent() / tally.sent, silent, 0.95);
-    for (std::size_t s = 0; s < suspects.size(); ++s) {
-      score[s] += binomial(tally.silent(), tally.answered, where.second[s] ? lossy() : silent);
+    if (habit.sent > 0) {
+      const double usual = (0.5 + habit.silent()) / (10 + habit.sent);
+      const double worst = 1 - (1 - usual) * (1 - std::min(0.95, 1.5 * ratio));
+      const double most = tally.sent * worst;
+      if (tally.silent() > most + 3 * std::sqrt(most * (1 - worst)) + 1) continue;
     }
+    const Belief silence(habit.silent(), habit.answered);
+    const double before = log_likelihood(tally.silent(), tally.answered, silence, nullptr);
+    const double beyond = log_likelihood(tally.silent(), tally.answered, silence, &loss);
+    for (std::size_t s = 0; s < suspects.size(); ++s) score[s] += where.second[s] ? beyond : before;
     tries += tally.sent;
   }
   if (tries <= 0) return std::nullopt;

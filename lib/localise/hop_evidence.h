@@ -5,7 +5,8 @@
 // Routers answer as they like, so an answer weighs more than silence. An answer shows that the links up to there let
 // the probe pass. Silence speaks against a link only at a router that is known to answer: by what it answered before
 // the trouble, or answers now to probes that cross no suspect. A router that is silent more often than any suspect
-// explains is left out. Bounded; not thread safe.
+// explains is left out. Neither the habit of a router nor the loss is known exactly: both are taken as distributions
+// (beta, from their counts), so that a few probes decide nothing. Bounded; not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,11 @@ namespace weft::localise {
 
 enum class Trouble : std::uint8_t { Loss, Delay, Ce };
 
+// How much of what crossed the suspects was hit.
+struct Share {
+  double bad = 0, crossed = 0;
+};
+
 struct Separation {
   LinkId link = kNone;
   double margin_nats = 0;  // to the next suspect
@@ -35,7 +41,7 @@ class HopEvidence {
   void add(const model::PathTrace& trace, EndpointId from, EndpointId to, Nanos received);
   // Among suspects that lie on one way: the one that hops since `since` speak for. Nothing without counted hops.
   std::optional<Separation> separate(const Fabric& fabric, const std::vector<LinkId>& suspects, Trouble trouble,
-                                     double ratio, double excess_ns, Nanos since);
+                                     Share share, double excess_ns, Nanos since);
   void expire(Nanos now);
   // All but how well each router answers.
   void forget();

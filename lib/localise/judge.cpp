@@ -59,6 +59,7 @@ void Judge::forget() {
   down_.clear();
   contaminated_.clear();
   waiting_.clear();
+  told_before_.clear();
   wording_.clear();
   cases_.clear();
   memory_.clear();

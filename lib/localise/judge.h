@@ -36,6 +36,7 @@ class Judge {
   // See Localiser::blind().
   const std::set<std::string>& blind() const { return blind_; }
   void forget();
+  void resume(const std::vector<model::Finding>& active, Nanos now);
 
  private:
   struct Window {
@@ -106,7 +107,12 @@ class Judge {
   };
   std::vector<Case> cases_;                 // of loss
   std::map<std::string, Wording> wording_;  // by kind and link subject
-  std::map<std::string, Nanos> waiting_;    // link subject -> since when its rivals are not told apart
+  struct Told {
+    Nanos until;
+    double margin;
+  };
+  std::map<std::string, Told> told_before_;  // by kind and link subject: what was named before a restart
+  std::map<std::string, Nanos> waiting_;     // link subject -> since when its rivals are not told apart
   std::set<LinkId> wanted_traces_, late_links_;
   std::set<std::string> blind_;
   std::set<std::int64_t> common_seconds_;  // in which nearly every pair lost: no place in the fabric

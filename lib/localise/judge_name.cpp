@@ -10,8 +10,12 @@ namespace {
 
 // Links that only hop counts can tell apart are waited for this long before the claim is lowered.
 constexpr Nanos kRivalPatience = 8 * kSecond;
-constexpr Nanos kHopPatience = 16 * kSecond;  // while hop counts come
-constexpr double kHopMargin = 5;
+constexpr Nanos kHopPatience = 20 * kSecond;  // while hop counts come
+constexpr Nanos kToldBefore = 120 * kSecond;
+constexpr std::size_t kMaxToldBefore = 1000;
+constexpr Nanos kFirstImpression = 15 * kSecond;
+// What names a link at once, and what does when patience ends: 20 to 1, and the confidence says so.
+constexpr double kHopMargin = 5, kLateHopMargin = 3;
 
 Trouble trouble_of(Question question) {
   switch (question) {
@@ -27,18 +31,18 @@ Trouble trouble_of(Question question) {
   return Trouble::Loss;
 }
 
-// Few losses leave the ratio open, and a ratio taken too high makes a few lucky answers weigh too much: Wilson's lower
-// bound, 95 %.
-double least_ratio(const Pick& pick) {
-  if (pick.bad <= 0 || pick.ratio <= 0) return 0.01;
-  constexpr double z = 1.64;
-  const double n = pick.bad / pick.ratio;
-  const double p = std::min(1.0, pick.ratio);
-  const double middle = p + z * z / (2 * n);
-  return std::max(0.01, (middle - z * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n))) / (1 + z * z / n));
-}
-
 }  // namespace
+
+void Judge::resume(const std::vector<model::Finding>& active, Nanos now) {
+  for (const model::Finding& finding : active) {
+    if (!finding.subject.starts_with("link:") || told_before_.size() >= kMaxToldBefore) continue;
+    for (const auto& evidence : finding.evidence) {
+      if (evidence.name != "margin") continue;
+      told_before_[std::string(model::finding_info(finding.kind).name) + " " + finding.subject] = {now + kToldBefore,
+                                                                                                   evidence.value};
+    }
+  }
+}
 
 bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
   const std::string own = fabric_.link_subject(claim.link);
@@ -70,6 +74,18 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
     return true;
   }
 
+  for (const LinkId id : links) {
+    const std::string subject = fabric_.link_subject(id);
+    const auto before = told_before_.find(std::string(model::finding_info(claim.kind).name) + " " + subject);
+    if (links.size() == 1 || before == told_before_.end() || now > before->second.until) continue;
+    claim.link = id;
+    claim.set = {id};
+    claim.subject = subject;
+    claim.pick.margin = before->second.margin;
+    claim.note = "told from links it shares all paths with before the aggregator restarted";
+    return true;
+  }
+
   // Both ways of one cable, and nothing else: the cable.
   const bool cable_only = links.size() > 1 && std::all_of(links.begin(), links.end(), [&](LinkId id) {
                             return id == claim.link || (reverse && id == *reverse);
@@ -91,13 +107,32 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
     return true;
   }
 
-  bool hops_come = false;
+  // Whichever of them came first in the vote.
+  Nanos waits_since = waiting_.emplace(own, now).first->second;
+  for (const LinkId id : links) {
+    if (const auto at = waiting_.find(fabric_.link_subject(id)); at != waiting_.end()) {
+      waits_since = std::min(waits_since, at->second);
+    }
+  }
+  bool patient = now - waits_since < kRivalPatience;
   if (links.size() > 1) {
     wanted_traces_.insert(links.begin(), links.end());
-    const auto verdict = hops_.separate(fabric_, links, trouble_of(claim.question), least_ratio(claim.pick),
-                                        claim.tally.excess_median_ns(), claim.since - 2 * kSecond);
-    hops_come = verdict.has_value();
-    if (verdict && verdict->margin_nats >= kHopMargin) {
+    // Routers that answer once a second need all of the trouble, not this window of it; and its share of loss likewise,
+    // for a window that began before it has less. But five minutes back there is also all that is known of how routers
+    // answer on good days. Whoever only just began to listen has not seen good days.
+    const bool long_memory = claim.window_s > kSlots;
+    Nanos since = (long_memory ? waits_since : std::min(claim.since, waits_since)) - 2 * kSecond;
+    if (waits_since - resumed_ < kFirstImpression) since = std::min(since, resumed_ - kFirstImpression);
+    Share share{claim.pick.bad, claim.pick.ratio > 0 ? claim.pick.bad / claim.pick.ratio : 0};
+    const double recent_s = std::clamp(static_cast<double>(now - waits_since) / 1e9 + 2, 2.2, double(kSlots));
+    const auto recent = tally(evidence_, fabric_, claim.question, now, recent_s, false, {claim.link});
+    if (const auto it = recent.find(claim.link); it != recent.end() && it->second.bad >= share.bad / 2) {
+      share = {it->second.bad, it->second.crossed};
+    }
+    const auto verdict =
+        hops_.separate(fabric_, links, trouble_of(claim.question), share, claim.tally.excess_median_ns(), since);
+    if (verdict) patient = now - waits_since < kHopPatience;
+    if (verdict && verdict->margin_nats >= (patient ? kHopMargin : kLateHopMargin)) {
       claim.link = verdict->link;
       claim.set = {verdict->link};
       claim.subject = fabric_.link_subject(verdict->link);
@@ -108,8 +143,7 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
       return true;
     }
   }
-  Nanos& since = waiting_.emplace(own, now).first->second;
-  if (now - since < (hops_come ? kHopPatience : kRivalPatience)) return false;
+  if (patient) return false;
 
   claim.factor = 0.7;
   std::string names;

@@ -85,6 +85,7 @@ class LocaliserImpl final : public Localiser {
     if (Host* known = touch(host, received)) hosts_.on_health(*known, health, received);
   }
 
+  void resume(const std::vector<model::Finding>& active, Nanos now) override { judge_.resume(active, now); }
   std::vector<Verdict> judge(Nanos now) override { return judge_.judge(now); }
   std::set<std::string> blind() const override { return judge_.blind(); }
 

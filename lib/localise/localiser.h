@@ -92,6 +92,9 @@ class Localiser {
   virtual void on_trace(const model::PathTrace& trace, Nanos received) = 0;
   virtual void on_health(const std::string& host, const model::HostHealth& health, Nanos received) = 0;
 
+  // Before any evidence: findings that stand from before a restart. What told a link from its rivals then is kept, for
+  // evidence that began today may not tell them apart.
+  virtual void resume(const std::vector<model::Finding>& active, Nanos now) = 0;
   // What is wrong now, one verdict a root cause, victims attached. Call about once a second.
   virtual std::vector<Verdict> judge(Nanos now) = 0;
   // Of what the last judge() did not blame although it had lately: identities (lib/detect) for which it saw too few

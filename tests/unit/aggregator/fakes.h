@@ -74,6 +74,9 @@ struct FakeLocaliser final : localise::Localiser {
   void on_health(const std::string& host, const model::HostHealth&, Nanos) override {
     heard.calls.push_back("health " + host);
   }
+  void resume(const std::vector<model::Finding>& active, Nanos) override {
+    for (const model::Finding& finding : active) heard.calls.push_back("resume " + finding.subject);
+  }
   std::vector<localise::Verdict> judge(Nanos) override { return heard.verdicts; }
   std::set<std::string> blind() const override { return {}; }
   std::map<std::string, model::ProbePlan> plan(Nanos) override { return heard.plans; }

@@ -311,6 +311,7 @@ TEST_CASE("core: a restart keeps findings and evidence, at the time of its recei
   CHECK(f.calls("window h1/rxe0 h3/rxe0") == 1);
   CHECK(f.heard.window_times.at(0) == f.clock.monotonic_ns() - 5 * kSecond);
   CHECK(f.calls("inventory h1") == 1);
+  CHECK(f.calls("resume " + finding.subject) == 1);
   CHECK(f.core->snapshot()->active.at(0).id == "f1-0");
   // Nobody supports it for as long as agents may take to come back.
   f.run(20);

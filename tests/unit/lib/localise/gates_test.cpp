@@ -223,6 +223,21 @@ TEST_CASE("with two leaves and no hop counts the claim stops at the switch both 
   CHECK_THAT(finding.not_checked.at(0), ContainsSubstring("l1>s1") && ContainsSubstring("s1>l2"));
 }
 
+TEST_CASE("with two leaves and routers at Linux's default ICMP limit the right link is named within 30 s", "[gates]") {
+  for (const std::string sick : {"s1>l2", "l1>s1"}) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      SimConfig config = fabric(2, 2, 2, seed);
+      config.limited_routers = true;
+      Simulator sim(config);
+      sim.run(60);
+      sim.link(sick).loss = 0.2;
+      INFO(sick << ", seed " << seed);
+      CHECK(sim.until(model::FindingKind::LinkLoss, "link:" + sick, 28));
+      CHECK(sim.raised() == Names{"link_loss link:" + sick});
+    }
+  }
+}
+
 TEST_CASE("with three leaves end-to-end probes alone name link and direction", "[gates]") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     SimConfig config = fabric(3, 2, 2, seed);

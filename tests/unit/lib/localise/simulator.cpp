@@ -13,6 +13,8 @@ std::uint64_t hash(std::uint64_t h, const std::string& text) {
   return h ^ (h >> 29);
 }
 
+// The tracer's budget of a router that did not pass its trial, and what it leaves in it for traces.
+constexpr double kRouterRate = 0.9, kRouterBurst = 5, kTokensLeft = 1;
 constexpr Nanos kWallOffset = 1'700'000'000 * kSecond;
 
 }  // namespace
@@ -151,6 +153,7 @@ void Simulator::restart_aggregator() {
   const std::vector<model::Finding> active_before = tracker_.active();
   localiser_ = localise::Localiser::create(config_.localiser, topology_);
   tracker_ = detect::FindingTracker({});
+  localiser_->resume(active_before, now_);
   tracker_.restore(active_before, now_);
   traced_at_.clear();
   for (auto& [name, host] : hosts_) {
@@ -301,7 +304,12 @@ void Simulator::trace(SimHost& host, const std::string& to, std::uint16_t port, 
     if (!host.port_up) arrive = 0;
     model::TraceHop hop;
     hop.ttl = static_cast<std::uint8_t>(k);
-    const unsigned tries = counted == 0 ? 2 : counted;
+    unsigned tries = counted == 0 ? 2 : counted;
+    if (counted != 0 && config_.limited_routers) {
+      double& tokens = router_tokens_.try_emplace(host.name + " " + nodes[k], kRouterBurst).first->second;
+      tries = std::min(tries, static_cast<unsigned>(std::max(0.0, tokens - kTokensLeft)));
+      tokens -= tries;
+    }
     unsigned answered = 0;
     unsigned marked = 0;
     for (unsigned i = 0; i < tries; ++i) {
@@ -309,8 +317,12 @@ void Simulator::trace(SimHost& host, const std::string& to, std::uint16_t port, 
       ++answered;
       marked += random_.chance(ce) ? 1 : 0;
     }
-    if (answered > 0) hop.address = address_of(nodes[k], nodes[k - 1]);
-    if (counted != 0) {
+    // What answered once is known from then on.
+    const std::string way_point = host.name + ">" + to + ":" + std::to_string(port) + "/" + std::to_string(k);
+    if (answered > 0) known_hops_.insert(way_point);
+    const bool seen = known_hops_.count(way_point) != 0;
+    if (seen) hop.address = address_of(nodes[k], nodes[k - 1]);
+    if (config_.hop_counts) {  // as weftd does, of every packet whose hop is known
       hop.sent = static_cast<std::uint16_t>(tries);
       hop.answered = static_cast<std::uint16_t>(answered);
       hop.ecn_capable = hop.answered;
@@ -320,7 +332,7 @@ void Simulator::trace(SimHost& host, const std::string& to, std::uint16_t port, 
         hop.rtt_ns = static_cast<Nanos>(rtt * 1e6);
       }
     }
-    trace.complete = trace.complete && answered > 0;
+    trace.complete = trace.complete && seen;
     trace.hops.push_back(hop);
   }
   localiser_->on_trace(trace, static_cast<Nanos>(at * 1e9));
@@ -376,6 +388,9 @@ void Simulator::agent_second(SimHost& host, double at) {
       --budget;
       trace(host, to, port, at, 0);
     }
+  }
+  for (auto& [router, tokens] : router_tokens_) {
+    if (router.starts_with(host.name + " ")) tokens = std::min(kRouterBurst, tokens + kRouterRate);
   }
   if (config_.hop_counts) {
     for (const model::PlanTrace& wanted : plan->second.traces) {

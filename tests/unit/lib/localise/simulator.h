@@ -45,6 +45,7 @@ struct SimConfig {
   bool inbound_addresses = true;  // routers answer from the interface the packet came in by
   bool hop_counts = true;         // agents count hops of traces that the plan asks for
   double silent_hop = 0.05;
+  bool limited_routers = false;  // at the default ICMP limit: agents count what the tracer would dare to ask
   unsigned ports = 8;
   std::uint64_t seed = 1;
   Noise noise = Noise::emulated();
@@ -146,6 +147,8 @@ class Simulator {
   std::map<std::string, model::ProbePlan> plans_;
   std::map<model::PathKey, Sent> sent_;
   std::map<std::string, std::map<std::string, double>> traced_at_;
+  std::map<std::string, double> router_tokens_;  // "h1 s1"
+  std::set<std::string> known_hops_;
   struct Stall {
     double from, to;
   };
