@@ -234,6 +234,9 @@ std::map<LinkId, Tally> tally(const Evidence& evidence, const Fabric& fabric, Qu
         Tally& t = out[id];
         t.crossed += crossed;
         t.bad += bad;
+        const bool unplaced = std::any_of(route.links.begin(), route.links.end(),
+                                          [&](LinkId on_way) { return fabric.link(on_way).is_virtual; });
+        if (unplaced) t.bad_unplaced += bad;
         ++t.paths;
         t.pairs.insert(std::minmax(from_host, to_host));
         if (bad > 0) {

@@ -33,6 +33,7 @@ struct Ballot {
 
 struct Tally {
   double crossed = 0, bad = 0;
+  double bad_unplaced = 0;  // of paths whose way between the switches is not known
   unsigned paths = 0, bad_paths = 0;
   std::set<std::pair<std::string, std::string>> pairs, bad_pairs;  // hosts, in order of name
   std::set<std::string> victims;                                   // pair subjects in the direction of traffic

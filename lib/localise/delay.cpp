@@ -28,7 +28,7 @@ void learn(Path& path, const Bucket& bucket) {
   const double rate = std::max(kLearn, 1.0 / (path.learned + 1));
   if (path.learned == 0) {
     path.base_ns = rtt;
-    path.spread_ns = rtt / 4;
+    path.spread_ns = path.siblings_spread_ns = rtt / 4;
   }
   double off = rtt - path.base_ns;
   // A heavy tail moves the base no more than an ordinary second does.
@@ -36,6 +36,10 @@ void learn(Path& path, const Bucket& bucket) {
   off = std::clamp(off, -bound, bound);
   path.base_ns += rate * off;
   path.spread_ns += rate * (std::fabs(off) - path.spread_ns);
+  if (bucket.has_siblings) {
+    const double most = 3 * std::max(path.siblings_spread_ns, 0.02 * path.base_ns) + 1000;
+    path.siblings_spread_ns += rate * (std::min(std::fabs(bucket.off_siblings_ns), most) - path.siblings_spread_ns);
+  }
   path.learned = std::min(path.learned + 1, 1'000'000U);
 }
 
@@ -45,9 +49,8 @@ void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now) {
   auto& paths = evidence.paths();
   const std::int64_t now_slot = now / kSecond;
   const auto floor = static_cast<double>(config.floor_ns);
-  const auto threshold = [&](const Path& path) {
-    const double spread = std::max({path.spread_ns, 0.02 * path.base_ns, 1000.0});
-    return std::max(floor, config.spread_factor * spread);
+  const auto threshold = [&](const Path& path, double spread_ns) {
+    return std::max(floor, config.spread_factor * std::max({spread_ns, 0.02 * path.base_ns, 1000.0}));
   };
 
   // Another course is another round trip: forget what was learned on the old one.
@@ -90,11 +93,14 @@ void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now) {
         const auto rtt = static_cast<double>(bucket.rtt_median);
         bucket.judged_delay = siblings || path.mature();
         // While the past is young, twice the siblings' time is the least that counts.
-        const double allowed = all_mature ? threshold(path) : std::max({floor, reference, 4 * kMicrosecond * 1.0});
+        const double allowed = all_mature ? threshold(path, path.siblings_spread_ns)
+                                          : std::max({floor, reference, 4 * kMicrosecond * 1.0});
         const double to_siblings = rtt - (all_mature ? path.base_ns : 0) - reference;
         const double to_past = path.mature() ? rtt - path.base_ns - common : 0;
+        bucket.has_siblings = siblings && all_mature;
+        bucket.off_siblings_ns = to_siblings;
         bucket.late_to_siblings = siblings && to_siblings > allowed;
-        bucket.late_to_past = path.mature() && to_past > 2 * threshold(path);
+        bucket.late_to_past = path.mature() && to_past > 2 * threshold(path, path.spread_ns);
         bucket.late_by_ns = bucket.late_to_siblings ? to_siblings : bucket.late_to_past ? to_past : 0;
       }
     }

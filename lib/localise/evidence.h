@@ -29,8 +29,10 @@ struct Bucket {
   std::uint16_t sent = 0, acked = 0, lost_unknown = 0, lost_out = 0, lost_back = 0, late = 0;
   std::uint16_t ecn_out = 0, ce_out = 0, bleached_out = 0, ecn_back = 0, ce_back = 0, bleached_back = 0;
   // By classify(): later than its siblings in the same second; later than its own past.
-  double late_by_ns = 0;  // when late
+  double late_by_ns = 0;       // when late
+  double off_siblings_ns = 0;  // beyond its own past and theirs, where has_siblings
   bool late_to_siblings = false, late_to_past = false, judged_delay = false, learned = false, graduated = false;
+  bool has_siblings = false;
 };
 
 struct LongBucket {
@@ -47,6 +49,8 @@ struct Path {
   std::array<Bucket, kSlots> ring;
   std::array<LongBucket, kLongSlots> past;
   double base_ns = 0, spread_ns = 0;  // of the healthy round trip
+  // Of what it takes beyond its siblings: what makes all paths of a pair late at once is not in it.
+  double siblings_spread_ns = 0;
   unsigned learned = 0;
   unsigned late_run = 0;  // late seconds in a row
   std::uint64_t route_revision = 0;

@@ -162,11 +162,18 @@ std::map<std::string, HopEvidence::Answers> HopEvidence::mark_and_measure(const 
 std::optional<bool> HopEvidence::late_at(const std::deque<Report>& reports, const Report& report, std::size_t hop,
                                          Nanos since, double excess_ns) {
   if (hop >= report.hops.size() || report.hops[hop].rtt < 0) return std::nullopt;
-  Nanos usual = -1;
+  std::vector<Nanos> before;
   for (const Report& other : reports) {
-    if (other.received <= since && hop < other.hops.size() && other.hops[hop].rtt >= 0) usual = other.hops[hop].rtt;
+    if (other.received <= since && hop < other.hops.size() && other.hops[hop].rtt >= 0) {
+      before.push_back(other.hops[hop].rtt);
+    }
   }
-  if (usual < 0) {
+  Nanos usual = -1;
+  if (!before.empty()) {
+    const auto middle = before.begin() + static_cast<std::ptrdiff_t>(before.size() / 2);
+    std::nth_element(before.begin(), middle, before.end());
+    usual = *middle;
+  } else {
     usual = report.hops[hop].rtt;
     for (const Hop& other : report.hops) {
       if (other.rtt >= 0) usual = std::min(usual, other.rtt);

@@ -403,7 +403,7 @@ std::vector<Verdict> Judge::judge(Nanos now) {
     std::erase_if(*times, [&](const auto& row) { return now - row.second > 45 * kSecond; });
   }
   std::erase_if(wording_, [&](const auto& row) { return now - row.second.last > 60 * kSecond; });
-  std::erase_if(waiting_, [&](const auto& row) { return now - row.second > 60 * kSecond; });
+  std::erase_if(waiting_, [&](const auto& row) { return now - row.second.since > 60 * kSecond; });
   std::erase_if(memory_, [&](const auto& row) { return now - row.second.last > 120 * kSecond; });
   graduate(now);
 

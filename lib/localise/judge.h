@@ -77,7 +77,8 @@ class Judge {
   void merge_switches(std::vector<Claim>& claims, Nanos now);
   // True when no probe of the last two seconds crossed the switch, of several cables that lead there.
   bool nothing_crosses(NodeId node, Nanos now) const;
-  // The other way of the cable dies too, but is not blamed yet: its name would change in a second.
+  // The other way of the cable dies, or at a device loses, too, but is not blamed yet: its name would change in a
+  // second.
   bool wait_for_reverse(const Claim& claim, const std::vector<Claim>& claims, Nanos now) const;
   void add_pair_claims(const Ballot& ballot, const std::vector<Pick>& picks, Nanos now, std::vector<Claim>& claims);
   void make_rnic(Claim& claim);
@@ -112,7 +113,11 @@ class Judge {
     double margin;
   };
   std::map<std::string, Told> told_before_;  // by kind and link subject: what was named before a restart
-  std::map<std::string, Nanos> waiting_;     // link subject -> since when its rivals are not told apart
+  struct Waiting {
+    Nanos since;  // its rivals are not told apart
+    Nanos onset;  // first evidence of the trouble
+  };
+  std::map<std::string, Waiting> waiting_;  // by link subject
   std::set<LinkId> wanted_traces_, late_links_;
   std::set<std::string> blind_;
   std::set<std::int64_t> common_seconds_;  // in which nearly every pair lost: no place in the fabric

@@ -94,12 +94,20 @@ bool Judge::nothing_crosses(NodeId node, Nanos now) const {
 }
 
 bool Judge::wait_for_reverse(const Claim& claim, const std::vector<Claim>& claims, Nanos now) const {
-  if (claim.kind != model::FindingKind::LinkDown || claim.shape != Claim::Shape::Directed) return false;
+  const bool host_loss =
+      claim.kind == model::FindingKind::LinkLoss && claim.link != kNone && fabric_.link(claim.link).host_end != kNone;
+  if ((claim.kind != model::FindingKind::LinkDown && !host_loss) || claim.shape != Claim::Shape::Directed) return false;
   if (claim.tally.oldest_bad_age() >= 7 || active(claim.kind, claim.subject, now)) return false;
   const auto reverse = fabric_.reverse(claim.link);
   if (!reverse) return false;
   for (const Claim& other : claims) {
     if (std::find(other.set.begin(), other.set.end(), *reverse) != other.set.end()) return false;
+  }
+  if (host_loss) {
+    // A sick device loses both ways, and the other way may only need more probes.
+    const auto tallies = tally(evidence_, fabric_, Question::Loss, now, 7, false, {*reverse});
+    return !tallies.empty() && tallies.begin()->second.bad >= 2 &&
+           tallies.begin()->second.bad >= claim.pick.ratio / 3 * tallies.begin()->second.crossed;
   }
   const auto tallies = tally(evidence_, fabric_, Question::Loss, now, 2.2, false, {*reverse});
   return !tallies.empty() && tallies.begin()->second.bad >= 0.9 * tallies.begin()->second.crossed;
@@ -168,15 +176,19 @@ void Judge::merge_switches(std::vector<Claim>& claims, Nanos now) {
 void Judge::merge(std::vector<Claim>& claims, Nanos now) {
   merge_cables(claims);
   merge_switches(claims, now);
-  // Paths with a silent router may cross a link that is blamed already; alone, they wait for their next trace.
+  // Paths with a silent router may cross a link that is blamed already; alone, they wait for their next trace. Such
+  // paths have nothing in common but the cable of the host they lead to.
   const auto unplaced = [&](const Claim& claim) {
-    if (config_.paths_not_pinned || claim.link == kNone || !fabric_.link(claim.link).is_virtual) return false;
-    if (claim.tally.oldest_bad_age() < 8) return true;
+    if (config_.paths_not_pinned || claim.link == kNone) return false;
     const DirectedLink& way = fabric_.link(claim.link);
+    const bool cable = way.host_end != kNone;
+    if (cable ? 2 * claim.tally.bad_unplaced < claim.tally.bad : !way.is_virtual) return false;
+    if (!cable && claim.tally.oldest_bad_age() < 8) return true;
     return std::any_of(claims.begin(), claims.end(), [&](const Claim& other) {
-      if (other.link == kNone || other.kind != claim.kind || fabric_.link(other.link).is_virtual) return false;
+      if (other.link == kNone || other.kind != claim.kind) return false;
       const DirectedLink& link = fabric_.link(other.link);
-      return link.to == way.to || link.from == way.from;
+      if (link.is_virtual || link.host_end != kNone) return false;
+      return cable ? link.to == way.from || link.from == way.to : link.to == way.to || link.from == way.from;
     });
   };
   std::vector<Claim> kept;

@@ -13,6 +13,7 @@ constexpr Nanos kRivalPatience = 8 * kSecond;
 constexpr Nanos kHopPatience = 20 * kSecond;  // while hop counts come
 constexpr Nanos kToldBefore = 120 * kSecond;
 constexpr std::size_t kMaxToldBefore = 1000;
+constexpr double kOnsetWindow_s = 20;
 constexpr Nanos kFirstImpression = 15 * kSecond;
 // What names a link at once, and what does when patience ends: 20 to 1, and the confidence says so.
 constexpr double kHopMargin = 5, kLateHopMargin = 3;
@@ -29,6 +30,43 @@ Trouble trouble_of(Question question) {
       break;
   }
   return Trouble::Loss;
+}
+
+// Where in the tally's seconds the trouble began: the split that makes them likeliest, little before it, more since.
+struct Onset {
+  int seconds = 0;  // ago
+  Share share;      // since then
+  bool whole_window = false;
+};
+
+Onset onset_of(const Tally& tally) {
+  constexpr double kLittle = 0.003;
+  const auto likelihood = [&](double bad, double crossed) {
+    const double p = std::clamp(crossed > 0 ? bad / crossed : 0.0, kLittle, 0.999);
+    return bad * std::log(p) + (crossed - bad) * std::log1p(-p);
+  };
+  Onset best;
+  double best_likelihood = -1e300;
+  Share since;
+  int oldest = 0;
+  for (unsigned age = 0; age < kSlots; ++age) {
+    if (tally.crossed_by_age[age] <= 0) continue;
+    oldest = static_cast<int>(age) + 1;
+    since.bad += tally.bad_by_age[age];
+    since.crossed += tally.crossed_by_age[age];
+    Share before;
+    for (unsigned older = age + 1; older < kSlots; ++older) {
+      before.bad += tally.bad_by_age[older];
+      before.crossed += tally.crossed_by_age[older];
+    }
+    const bool rises = before.bad * since.crossed <= since.bad * before.crossed;
+    const double here = likelihood(since.bad, since.crossed) + likelihood(before.bad, before.crossed);
+    if (!rises || here <= best_likelihood) continue;
+    best_likelihood = here;
+    best = {oldest, since, false};
+  }
+  best.whole_window = best.seconds == oldest;
+  return best;
 }
 
 }  // namespace
@@ -107,31 +145,32 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
     return true;
   }
 
-  // Whichever of them came first in the vote.
-  Nanos waits_since = waiting_.emplace(own, now).first->second;
-  for (const LinkId id : links) {
-    if (const auto at = waiting_.find(fabric_.link_subject(id)); at != waiting_.end()) {
-      waits_since = std::min(waits_since, at->second);
-    }
+  Waiting waits = waiting_.emplace(own, Waiting{now, now}).first->second;
+  for (const LinkId id : links) {  // whichever of them came first in the vote
+    const auto at = waiting_.find(fabric_.link_subject(id));
+    if (at == waiting_.end()) continue;
+    waits.since = std::min(waits.since, at->second.since);
+    waits.onset = std::min(waits.onset, at->second.onset);
   }
-  bool patient = now - waits_since < kRivalPatience;
+  bool patient = now - waits.since < kRivalPatience;
   if (links.size() > 1) {
     wanted_traces_.insert(links.begin(), links.end());
-    // Routers that answer once a second need all of the trouble, not this window of it; and its share of loss likewise,
-    // for a window that began before it has less. But five minutes back there is also all that is known of how routers
-    // answer on good days. Whoever only just began to listen has not seen good days.
-    const bool long_memory = claim.window_s > kSlots;
-    Nanos since = (long_memory ? waits_since : std::min(claim.since, waits_since)) - 2 * kSecond;
-    if (waits_since - resumed_ < kFirstImpression) since = std::min(since, resumed_ - kFirstImpression);
+    // Routers that answer once a second need all of the trouble, not this window of it, and nothing from before it.
     Share share{claim.pick.bad, claim.pick.ratio > 0 ? claim.pick.bad / claim.pick.ratio : 0};
-    const double recent_s = std::clamp(static_cast<double>(now - waits_since) / 1e9 + 2, 2.2, double(kSlots));
-    const auto recent = tally(evidence_, fabric_, claim.question, now, recent_s, false, {claim.link});
+    const auto recent = tally(evidence_, fabric_, claim.question, now, kOnsetWindow_s, false, {claim.link});
     if (const auto it = recent.find(claim.link); it != recent.end() && it->second.bad >= share.bad / 2) {
-      share = {it->second.bad, it->second.crossed};
+      const Onset onset = onset_of(it->second);
+      const Nanos at = now - onset.seconds * kSecond;
+      waits.onset = onset.whole_window ? std::min(waits.onset, at) : at;
+      share = onset.share;
     }
+    waiting_[own] = waits;
+    Nanos since = waits.onset;
+    // Whoever only just began to listen has not seen good days.
+    if (since - resumed_ < kFirstImpression) since = std::min(since, resumed_ - kFirstImpression);
     const auto verdict =
         hops_.separate(fabric_, links, trouble_of(claim.question), share, claim.tally.excess_median_ns(), since);
-    if (verdict) patient = now - waits_since < kHopPatience;
+    if (verdict) patient = now - waits.since < kHopPatience;
     if (verdict && verdict->margin_nats >= (patient ? kHopMargin : kLateHopMargin)) {
       claim.link = verdict->link;
       claim.set = {verdict->link};

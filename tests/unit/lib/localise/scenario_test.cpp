@@ -140,6 +140,19 @@ TEST_CASE("spine-delay: on paths whose healthy time nobody knows, how late they 
   }
 }
 
+TEST_CASE("spine-delay: noise that all paths share does not hide a path later than its siblings", "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Simulator sim(lab(seed));
+    sim.set_busy_ms(60);
+    sim.run(60);
+    CHECK(sim.raised() == Names{});
+    sim.link("s1>l2").delay_ms = 50;
+    INFO("seed " << seed);
+    CHECK(sim.until(FindingKind::LinkDelay, "link:s1>l2", 15));
+    CHECK(sim.raised() == Names{"link_delay link:s1>l2"});
+  }
+}
+
 TEST_CASE("spine-delay: a finding stays while its hosts run too late to say anything, and clears when they do",
           "[localise]") {
   Simulator sim(lab());

@@ -225,7 +225,7 @@ void Simulator::probe_path(SimHost& host, const model::PlanTarget& target, std::
     if (probe.sent_at >= fabric_stall_.from && probe.sent_at < fabric_stall_.to)
       extra += (fabric_stall_.to - probe.sent_at) * 1000;
     extra += stall_ms(to, probe.sent_at) + stall_ms(host.name, probe.sent_at);
-    probe.rtt_ms = rtt + extra;
+    probe.rtt_ms = rtt + extra + busy_now_ms_;
     if (probe.outcome == 0 && probe.rtt_ms > 500) {
       probe.outcome = 1;
       probe.late = true;
@@ -406,6 +406,7 @@ void Simulator::step() {
     const double from = begin + random_.uniform();
     fabric_stall_ = {from, from + 0.02 + 0.38 * random_.uniform()};
   }
+  if (busy_ms_ > 0) busy_now_ms_ = busy_ms_ * random_.uniform();
   std::vector<std::pair<double, SimHost*>> order;
   for (auto& [name, host] : hosts_) {
     if (random_.chance(config_.noise.host_stall_per_s)) {

@@ -77,6 +77,7 @@ class Simulator {
   explicit Simulator(SimConfig config);
 
   SimHost& host(const std::string& name) { return hosts_.at(name); }
+  void set_busy_ms(double ms) { busy_ms_ = ms; }  // every second all round trips take up to so much longer, together
   LinkFault& link(const std::string& directed) { return faults_[directed]; }  // "s1>l2", "h1>l1"
   void both_ways(const std::string& a, const std::string& b, LinkFault fault);
   void clear_links() { faults_.clear(); }
@@ -154,6 +155,7 @@ class Simulator {
   };
   std::map<std::string, Stall> host_stall_;
   Stall fabric_stall_{0, 0};
+  double busy_ms_ = 0, busy_now_ms_ = 0;
   Nanos now_ = 1'000 * kSecond;
   std::vector<std::string> raised_, told_;
   std::vector<model::Finding> raised_findings_;
