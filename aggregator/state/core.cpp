@@ -321,6 +321,7 @@ std::vector<model::Finding> Core::verdicts(Nanos now) {
   for (localise::Verdict& verdict : localiser_->judge(now)) {
     if (seen.insert(finding_key(verdict.finding)).second) out.push_back(std::move(verdict.finding));
   }
+  for (const std::string& line : localiser_->suspicions()) log::debug("state", "suspected", {{"what", line}});
   for (auto it = agent_findings_.begin(); it != agent_findings_.end();) {
     const Session* session = sessions_.find(it->first);
     // Not heard of for long, it can no longer take back what it said.

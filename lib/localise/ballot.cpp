@@ -42,7 +42,7 @@ Sums of_bucket(const Bucket& b, Question question, bool way_out) {
       break;
     case Question::LateToSiblings:
     case Question::LateToPast: {
-      if (!b.judged_delay || b.rtt_median < 0) break;
+      if (!b.judged_delay || b.rtt() < 0) break;
       const bool late = question == Question::LateToSiblings ? b.late_to_siblings : b.late_to_past;
       sums.ok = late ? 0 : 1;
       sums.unknown = late ? 1 : 0;

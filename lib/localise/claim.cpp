@@ -1,6 +1,7 @@
 #include "lib/localise/claim.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -135,6 +136,18 @@ model::Finding to_finding(const Claim& claim, const Fabric& fabric, const std::s
   finding.not_checked = claim.not_checked;
   finding.not_checked.push_back("Counters of the switch ports were not read: only probes between hosts were judged.");
   return finding;
+}
+
+std::string describe(const Claim& claim, const Fabric& fabric, double window_s) {
+  static constexpr std::array<const char*, 5> kQuestions{"loss", "delay beyond siblings", "delay beyond its past", "CE",
+                                                         "bleached ECN"};
+  const Tally& t = claim.tally;
+  return std::string(kQuestions[static_cast<std::size_t>(claim.question)]) + " of " + fabric.link_subject(claim.link) +
+         " over " + number(window_s, 1) + " s: " + number(claim.pick.bad, 1) + " of " + number(claim.pick.crossed, 1) +
+         " bad (" + plural(t.bad_seconds(), "second") + ", " + std::to_string(t.bad_paths) + " of " +
+         plural(t.paths, "path") + ", " + std::to_string(t.bad_pairs.size()) + " of " + plural(t.pairs.size(), "pair") +
+         "), gain " + number(claim.pick.gain, 1) + " nats, margin " + number(claim.pick.margin, 1) + " nats to " +
+         plural(claim.pick.rivals.size(), "rival");
 }
 
 }  // namespace weft::localise

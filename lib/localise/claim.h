@@ -39,6 +39,8 @@ struct Claim {
 void say_unchecked(Claim& claim, const std::string& sentence);
 double confidence(const Claim& claim);
 model::Finding to_finding(const Claim& claim, const Fabric& fabric, const std::string& clean_sibling);
+// "loss of link:s1>l2 over 2.2 s: 9 of 41 bad, ...", for who wants to see why something is not blamed yet.
+std::string describe(const Claim& claim, const Fabric& fabric, double window_s);
 // "19.6 %"
 std::string percent(double ratio);
 // "52.3 ms"

@@ -20,11 +20,11 @@ double quantile(std::vector<double>& values, double q) {
 
 const Bucket* bucket_of(const Path& path, std::int64_t slot) {
   const Bucket& bucket = path.ring[static_cast<std::size_t>(slot) % kSlots];
-  return bucket.slot == slot && bucket.rtt_median >= 0 ? &bucket : nullptr;
+  return bucket.slot == slot && bucket.rtt() >= 0 ? &bucket : nullptr;
 }
 
 void learn(Path& path, const Bucket& bucket) {
-  const auto rtt = static_cast<double>(bucket.rtt_median);
+  const auto rtt = static_cast<double>(bucket.rtt());
   const double rate = std::max(kLearn, 1.0 / (path.learned + 1));
   if (path.learned == 0) {
     path.base_ns = rtt;
@@ -68,7 +68,7 @@ void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now) {
     values.clear();
     for (const Path& path : paths) {
       const Bucket* bucket = path.mature() ? bucket_of(path, slot) : nullptr;
-      if (bucket != nullptr) values.push_back(static_cast<double>(bucket->rtt_median) - path.base_ns);
+      if (bucket != nullptr) values.push_back(static_cast<double>(bucket->rtt()) - path.base_ns);
     }
     // What all are late by has no place in the fabric (the machine under the lab, a fabric-wide load).
     const double common = values.size() < 4 ? 0 : std::max(0.0, quantile(values, 0.25));
@@ -81,7 +81,7 @@ void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now) {
       }
       for (const std::uint32_t i : members) {
         if (const Bucket* bucket = bucket_of(paths[i], slot)) {
-          values.push_back(static_cast<double>(bucket->rtt_median) - (all_mature ? paths[i].base_ns : 0));
+          values.push_back(static_cast<double>(bucket->rtt()) - (all_mature ? paths[i].base_ns : 0));
         }
       }
       const bool siblings = values.size() >= 3;
@@ -90,7 +90,7 @@ void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now) {
         Path& path = paths[i];
         if (bucket_of(path, slot) == nullptr) continue;
         Bucket& bucket = path.ring[static_cast<std::size_t>(slot) % kSlots];
-        const auto rtt = static_cast<double>(bucket.rtt_median);
+        const auto rtt = static_cast<double>(bucket.rtt());
         bucket.judged_delay = siblings || path.mature();
         // While the past is young, twice the siblings' time is the least that counts.
         const double allowed = all_mature ? threshold(path, path.siblings_spread_ns)
@@ -109,12 +109,12 @@ void classify_delay(Evidence& evidence, const DelayConfig& config, Nanos now) {
   for (Path& path : paths) {
     for (unsigned i = 0; i < kSlots; ++i) {
       Bucket& bucket = path.ring[i];
-      if (bucket.slot < 0 || bucket.learned || bucket.slot >= now_slot - kRecent || bucket.rtt_median < 0) continue;
+      if (bucket.slot < 0 || bucket.learned || bucket.slot >= now_slot - kRecent || bucket.rtt() < 0) continue;
       bucket.learned = true;
       const bool late = bucket.late_to_siblings || bucket.late_to_past;
       path.late_run = late ? path.late_run + 1 : 0;
       if (path.late_run > kAdoptAfter) path.learned = 0;
-      if ((path.usable_delay >> i & 1U) == 0 || (late && path.late_run <= kAdoptAfter)) continue;
+      if ((path.usable_delay >> i & 1U) == 0 || bucket.doubtful || (late && path.late_run <= kAdoptAfter)) continue;
       learn(path, bucket);
     }
   }

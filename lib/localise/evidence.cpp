@@ -67,6 +67,8 @@ bool Evidence::add(const model::PathWindow& window, EndpointId from, EndpointId 
                                                           static_cast<double>(median) * window.acked) /
                                                          (before + window.acked));
     bucket.rtt_p90 = std::max(bucket.rtt_p90, p90);
+    const Nanos least = clean_rtt(window.rtt_min_ns);
+    if (least >= 0) bucket.rtt_min = bucket.rtt_min < 0 ? least : std::min(bucket.rtt_min, least);
   }
   bucket.slot = slot;
   bucket.received = received;

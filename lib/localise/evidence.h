@@ -25,7 +25,7 @@ inline constexpr std::int64_t kLongSlotSeconds = 20;
 struct Bucket {
   std::int64_t slot = -1;  // receive second; -1: empty
   Nanos received = 0;
-  Nanos rtt_median = -1, rtt_p90 = -1;  // -1: none
+  Nanos rtt_median = -1, rtt_p90 = -1, rtt_min = -1;  // -1: none
   std::uint16_t sent = 0, acked = 0, lost_unknown = 0, lost_out = 0, lost_back = 0, late = 0;
   std::uint16_t ecn_out = 0, ce_out = 0, bleached_out = 0, ecn_back = 0, ce_back = 0, bleached_back = 0;
   // By classify(): later than its siblings in the same second; later than its own past.
@@ -33,6 +33,10 @@ struct Bucket {
   double off_siblings_ns = 0;  // beyond its own past and theirs, where has_siblings
   bool late_to_siblings = false, late_to_past = false, judged_delay = false, learned = false, graduated = false;
   bool has_siblings = false;
+  // Set by the judge: an end was late for a moment of this second, too short to be in each of its round trips.
+  bool doubtful = false;
+  // What the network took: the typical probe, or where some of them waited for a host the fastest. -1: unknown.
+  Nanos rtt() const { return doubtful ? rtt_min : rtt_median; }
 };
 
 struct LongBucket {

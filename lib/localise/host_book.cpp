@@ -23,6 +23,8 @@ constexpr double kLateHostPatience = 2.5;
 constexpr Nanos kAnsweringPatience = 20 * kSecond;
 constexpr Nanos kAnswerFresh = 1'500 * kMillisecond;
 constexpr unsigned kMaxSecondsAReport = 4;
+// Of a second that a host ran late in all, up to which a probe of that second most likely missed it.
+constexpr double kMomentsShare = 0.2;
 
 void add_span(std::vector<Span>& spans, Span span) {
   if (!spans.empty() && span.from <= spans.back().to && span.from >= spans.back().from) {
@@ -197,7 +199,8 @@ void HostBook::on_health(Host& host, const model::HostHealth& health, Nanos at) 
     add_span(host.loss_taint, {at - std::max(window, gap), at + kEcho});
   }
   if (gap >= std::max<Nanos>(25 * kMillisecond, delay_floor_)) {
-    add_span(host.delay_taint, {at - std::max(window, gap), at + kEcho});
+    const bool moments = gap < kLossGap && beat.late_share < kMomentsShare;
+    add_span(moments ? host.delay_doubt : host.delay_taint, {at - std::max(window, gap), at + kEcho});
   }
   host.beats.push_back(beat);
   if (host.beats.size() > kMaxBeats) host.beats.pop_front();
@@ -249,6 +252,7 @@ void HostBook::review(Nanos now) {
   for (auto& [name, host] : hosts_) {
     forget_spans(host.loss_taint, now - kMemory);
     forget_spans(host.delay_taint, now - kMemory);
+    forget_spans(host.delay_doubt, now - kMemory);
     for (auto& [device, endpoint] : host.endpoints) forget_spans(endpoint.taint, now - kMemory);
     if (state(host, now) != HostState::Reporting) {
       host.overloaded = false;

@@ -63,6 +63,8 @@ struct Host {
   bool overloaded = false;
   Nanos overloaded_since = 0;
   std::vector<Span> loss_taint, delay_taint;
+  // Late for moments: some of its round trips have the wait in them, the fastest of a second has not.
+  std::vector<Span> delay_doubt;
   std::map<std::string, EndpointState> endpoints;  // by device
 };
 

@@ -17,6 +17,7 @@ constexpr double kDownProbes = 8;
 constexpr int kDownPatience_s = 3;
 constexpr double kBlindWindow_s = 10, kBlindBelow = 16;  // probes (of delay: a path's seconds) that crossed
 constexpr Nanos kBlindAtMost = 60 * kSecond;
+constexpr std::size_t kMaxSuspicions = 64;
 constexpr double kStaleLosses = 7;  // so many losses missing that the trouble is over
 
 // Which questions have anything bad in their evidence: a healthy fabric is judged in one pass.
@@ -111,6 +112,10 @@ void Judge::mark_usable(Nanos now) {
     }
     return end.port == nullptr || !end.port->tainted(at);
   };
+  const auto in_doubt = [](const End& end, Nanos at) {
+    return std::any_of(end.host->delay_doubt.begin(), end.host->delay_doubt.end(),
+                       [&](const Span& span) { return span.holds(at); });
+  };
   for (Path& path : evidence_.paths()) {
     path.usable = 0;
     path.usable_delay = 0;
@@ -118,8 +123,9 @@ void Judge::mark_usable(Nanos now) {
     const End& to = ends[path.to];
     if (from.host == nullptr || to.host == nullptr) continue;
     for (unsigned i = 0; i < kSlots; ++i) {
-      const Bucket& bucket = path.ring[i];
+      Bucket& bucket = path.ring[i];
       if (bucket.slot < 0 || now - bucket.received > 24 * kSecond) continue;
+      bucket.doubtful = in_doubt(from, bucket.received) || in_doubt(to, bucket.received);
       if (!good(from, bucket.received, false) || !good(to, bucket.received, false)) continue;
       if (common_seconds_.count(bucket.slot) == 0) path.usable |= 1U << i;
       if (good(from, bucket.received, true) && good(to, bucket.received, true)) path.usable_delay |= 1U << i;
@@ -336,7 +342,20 @@ std::vector<Claim> Judge::ask(Question question, const Window& window, Nanos now
         wanted_traces_.insert(claim.link);
       }
     }
-    if (!accept(claim, window, now) || !name(claim, ballot, now)) continue;
+    const auto suspect = [&](const char* outcome) {
+      if (suspicions_.size() < kMaxSuspicions) {
+        suspicions_.push_back(describe(claim, fabric_, window.seconds) + ": " + outcome);
+      }
+    };
+    if (!accept(claim, window, now)) {
+      suspect("evidence does not suffice");
+      continue;
+    }
+    if (!name(claim, ballot, now)) {
+      suspect("not told from its rivals");
+      continue;
+    }
+    suspect("blamed");
     if (fabric_.link(claim.link).is_virtual) {
       claim.factor = 0.7;
       say_unchecked(claim, "Which link it is: the way between " + fabric_.from_label(claim.link) + " and " +
@@ -385,6 +404,7 @@ std::vector<Verdict> Judge::judge(Nanos now) {
   if (now - last_judge_ > 2 * kSecond) resumed_ = now;
   last_judge_ = now;
   wanted_traces_.clear();
+  suspicions_.clear();
   late_links_.clear();
   evidence_.expire(now);
   if (now - expired_ > 30 * kSecond) {

@@ -35,6 +35,8 @@ class Judge {
   bool is_late(LinkId link) const { return late_links_.count(link) != 0; }
   // See Localiser::blind().
   const std::set<std::string>& blind() const { return blind_; }
+  // See Localiser::suspicions().
+  const std::vector<std::string>& suspicions() const { return suspicions_; }
   void forget();
   void resume(const std::vector<model::Finding>& active, Nanos now);
 
@@ -120,6 +122,7 @@ class Judge {
   std::map<std::string, Waiting> waiting_;  // by link subject
   std::set<LinkId> wanted_traces_, late_links_;
   std::set<std::string> blind_;
+  std::vector<std::string> suspicions_;
   std::set<std::int64_t> common_seconds_;  // in which nearly every pair lost: no place in the fabric
   unsigned common_run_ = 0;
   std::vector<char> in_use_;  // by link: crossed by counted probes of late

@@ -88,6 +88,7 @@ class LocaliserImpl final : public Localiser {
   void resume(const std::vector<model::Finding>& active, Nanos now) override { judge_.resume(active, now); }
   std::vector<Verdict> judge(Nanos now) override { return judge_.judge(now); }
   std::set<std::string> blind() const override { return judge_.blind(); }
+  const std::vector<std::string>& suspicions() const override { return judge_.suspicions(); }
 
   std::map<std::string, model::ProbePlan> plan(Nanos now) override {
     return planner_.plan(now, judge_.wanted_traces());

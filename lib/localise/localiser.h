@@ -100,6 +100,9 @@ class Localiser {
   // Of what the last judge() did not blame although it had lately: identities (lib/detect) for which it saw too few
   // probes to say that they are well again. Bounded to a minute after the last word.
   virtual std::set<std::string> blind() const = 0;
+  // A line for each element that the last judge() suspected, with its numbers and what became of it: for the debug log.
+  // Bounded.
+  virtual const std::vector<std::string>& suspicions() const = 0;
   // The plan of every known host; revisions rise only when a plan changes.
   virtual std::map<std::string, model::ProbePlan> plan(Nanos now) = 0;
 

@@ -31,10 +31,10 @@ def ib_send_lat(lab, address: str, port: int) -> float:
 
 
 def weft_ping(lab, weft: pathlib.Path, address: str) -> float:
-    done = lab.exec(FROM, f"{weft} ping {address} -c {PACKETS} -i 0.02 --size 128 --ports 1 --json", timeout=120)
+    done = lab.exec(FROM, f"{weft} ping {address} -c {PACKETS} -i 20ms --size 128 --ports 1 --json", timeout=120)
     try:
         document = json.loads(done.out)
-        return document["hosts"][0]["rtt_us"]["median"]
+        return document["hosts"][0]["network_rtt_ns"]["median"] / 1000
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise Unmeasurable(f"weft ping failed ({error}): {done.err[-500:]}{done.out[-500:]}") from error
 

@@ -79,6 +79,7 @@ struct FakeLocaliser final : localise::Localiser {
   }
   std::vector<localise::Verdict> judge(Nanos) override { return heard.verdicts; }
   std::set<std::string> blind() const override { return {}; }
+  const std::vector<std::string>& suspicions() const override { return suspicions_; }
   std::map<std::string, model::ProbePlan> plan(Nanos) override { return heard.plans; }
   std::vector<localise::MeshCell> mesh(Nanos) const override { return {}; }
   std::vector<localise::PathView> paths(Nanos) const override { return {}; }
@@ -87,6 +88,9 @@ struct FakeLocaliser final : localise::Localiser {
   localise::Coverage coverage(Nanos) const override { return {}; }
   void forget_evidence() override { ++heard.forgotten; }
   std::uint64_t dropped() const override { return 0; }
+
+ private:
+  std::vector<std::string> suspicions_;
 };
 
 class TemporaryFolder {

@@ -153,6 +153,35 @@ TEST_CASE("spine-delay: noise that all paths share does not hide a path later th
   }
 }
 
+TEST_CASE("spine-delay: hosts late for a moment of each second do not hide a late path, and are no link's delay",
+          "[localise]") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SimConfig config = lab(seed);
+    config.noise.host_stall_per_s = 0.8;
+    config.noise.host_stall_most_ms = 140;
+    Simulator sim(config);
+    sim.run(120);
+    INFO("seed " << seed);
+    CHECK(sim.raised() == Names{});
+    sim.link("s1>l2").delay_ms = 50;
+    CHECK(sim.until(FindingKind::LinkDelay, "link:s1>l2", 15));
+    sim.run(30);
+    CHECK(sim.raised() == Names{"link_delay link:s1>l2"});
+  }
+}
+
+TEST_CASE("suspicions: what is not blamed yet is told with its numbers, and gone when nothing is wrong", "[localise]") {
+  Simulator sim(lab());
+  sim.run(60);
+  CHECK(sim.localiser().suspicions().empty());
+  sim.link("s1>l2").loss = 0.2;
+  REQUIRE(sim.until(FindingKind::LinkLoss, "link:s1>l2", 20));
+  const std::vector<std::string>& lines = sim.localiser().suspicions();
+  CHECK(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.starts_with("loss of link:s1>l2 over ") && line.ends_with(": blamed");
+  }));
+}
+
 TEST_CASE("spine-delay: a finding stays while its hosts run too late to say anything, and clears when they do",
           "[localise]") {
   Simulator sim(lab());

@@ -411,7 +411,7 @@ void Simulator::step() {
   for (auto& [name, host] : hosts_) {
     if (random_.chance(config_.noise.host_stall_per_s)) {
       const double from = begin + random_.uniform() - 0.25;
-      host_stall_[name] = {from, from + 0.02 + 0.23 * random_.uniform()};
+      host_stall_[name] = {from, from + 0.02 + (config_.noise.host_stall_most_ms / 1000 - 0.02) * random_.uniform()};
     }
     order.emplace_back(begin + static_cast<double>(hash(3, name) % 1000) / 1000, &host);
   }

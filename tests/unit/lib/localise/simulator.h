@@ -32,11 +32,12 @@ class Random {
 struct Noise {
   double rtt_ms = 2;              // typical
   double tail = 0.01;             // share of probes that take up to ten times as long
-  double host_stall_per_s = 0;    // of each host, 20 to 250 ms, seen in its health
+  double host_stall_per_s = 0;    // of each host, 20 ms to the most, seen in its health
   double fabric_stall_per_s = 0;  // of everything, 20 to 400 ms, seen nowhere
   double loss = 0;                // of each directed link
-  static Noise emulated() { return {2.5, 0.02, 1.0 / 60, 1.0 / 90, 0}; }
-  static Noise production() { return {0.008, 0.01, 0, 0, 0.00002}; }
+  double host_stall_most_ms = 250;
+  static Noise emulated() { return {2.5, 0.02, 1.0 / 60, 1.0 / 90, 0, 250}; }
+  static Noise production() { return {0.008, 0.01, 0, 0, 0.00002, 250}; }
 };
 
 struct SimConfig {
