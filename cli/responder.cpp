@@ -6,6 +6,7 @@
 #include "cli/direct.h"
 #include "cli/format.h"
 #include "cli/stop.h"
+#include "probes/packet/reject.h"
 
 namespace weft::cli {
 namespace {
@@ -18,10 +19,15 @@ struct Totals {
   std::optional<std::uint32_t> low_water;
 };
 
+// "; ignored: 12 with a wrong key, or damaged; 3 over the rate", or nothing.
 std::string rejected_text(const Totals& totals) {
   std::string out;
-  for (const auto& [reason, count] : totals.rejected) {
-    out += (out.empty() ? "" : ", ") + std::to_string(count) + ' ' + reason;
+  for (std::size_t i = 0; i < probes::kRejectReasons; ++i) {
+    const auto reason = static_cast<probes::Reject>(i);
+    const auto row = totals.rejected.find(std::string(probes::to_string(reason)));
+    if (row == totals.rejected.end() || row->second == 0) continue;
+    out += (out.empty() ? "; ignored: " : "; ") + std::to_string(row->second) + ' ';
+    out += probes::describe(reason);
   }
   return out;
 }
@@ -78,8 +84,8 @@ ExitCode run_responder(const ResponderOptions& o, Output& output, const Clock& c
     read();
     if (now >= news_at) {
       news_at = now + kNews;
-      const std::string news = count_of(peers, "peer") + ", " + count_of(totals.answered, "probe") + " answered" +
-                               (totals.rejected.empty() ? "" : "; ignored: " + rejected_text(totals));
+      const std::string news =
+          count_of(peers, "peer") + ", " + count_of(totals.answered, "probe") + " answered" + rejected_text(totals);
       if (news != last_news) output.say(news);
       last_news = news;
     }
@@ -96,8 +102,7 @@ ExitCode run_responder(const ResponderOptions& o, Output& output, const Clock& c
     if (!failure.empty()) body["error"] = {{"kind", "internal"}, {"message", failure}};
     return output.finish_json("responder", code, std::move(body));
   }
-  output.out << count_of(totals.answered, "probe") << " answered";
-  if (!totals.rejected.empty()) output.out << "; ignored: " << rejected_text(totals);
+  output.out << count_of(totals.answered, "probe") << " answered" << rejected_text(totals);
   if (totals.low_water) output.out << "; fewest free receive buffers " << *totals.low_water;
   output.out << '\n' << std::flush;
   return code;

@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "lib/base/log.h"
+#include "lib/rdma/enum_number.h"
 
 namespace weft::rdma {
 namespace {
@@ -24,6 +25,11 @@ std::uint64_t time_flag(model::TimestampRung rung) {
     default:
       return 0;
   }
+}
+
+// A driver newer than these headers may know more ways to fail.
+ibv_wc_status known_status(std::uint32_t status) {
+  return status <= IBV_WC_TM_RNDV_INCOMPLETE ? static_cast<ibv_wc_status>(status) : IBV_WC_GENERAL_ERR;
 }
 
 // Ticks per kHz against the CPU's clock over 2 ms, where the device lets its clock be read; true where it does not.
@@ -117,7 +123,7 @@ Result<void> CompletionQueue::poll_classic(std::vector<Completion>& out, unsigne
       const ibv_wc& wc = batch[static_cast<std::size_t>(i)];
       Completion completion;
       completion.work_id = wc.wr_id;
-      completion.status = wc.status;
+      completion.status = known_status(enum_number(wc.status));
       completion.byte_len = wc.byte_len;
       completion.queue_pair = wc.qp_num;
       completion.source_queue_pair = wc.src_qp;
@@ -152,7 +158,7 @@ Result<void> CompletionQueue::poll_extended(std::vector<Completion>& out, unsign
 Completion CompletionQueue::read_current() {
   Completion completion;
   completion.work_id = extended_->wr_id;
-  completion.status = extended_->status;
+  completion.status = known_status(enum_number(extended_->status));
   completion.polled_ns = clock_.monotonic_ns();
   completion.stamp = static_cast<std::uint64_t>(completion.polled_ns);
   if (completion.status != IBV_WC_SUCCESS) return completion;  // nothing else is valid then

@@ -8,13 +8,15 @@
 #include <cerrno>
 #include <cstring>
 
+#include "lib/rdma/enum_number.h"
+
 namespace weft::rdma {
 namespace {
 
 // rxe names itself by its vendor id (RXE_VENDOR_ID in the kernel's rxe_param.h) and a "parent" attribute in sysfs.
 constexpr std::uint32_t kRxeVendorId = 0xFFFFFF;
 
-model::PortState state_of(ibv_port_state state) {
+model::PortState state_of(std::uint32_t state) {
   switch (state) {
     case IBV_PORT_DOWN:
       return model::PortState::Down;
@@ -127,7 +129,7 @@ Result<std::unique_ptr<Device>> Device::open(const std::string& name) {
   return device;
 }
 
-bool Device::is_iwarp() const { return context_->device->transport_type == IBV_TRANSPORT_IWARP; }
+bool Device::is_iwarp() const { return enum_number(context_->device->transport_type) == IBV_TRANSPORT_IWARP; }
 
 bool Device::is_present() const { return ::access(verbs_path_.c_str(), F_OK) == 0; }
 
@@ -155,10 +157,10 @@ Result<PortInfo> Device::query_port(unsigned port) const {
 
   PortInfo info;
   info.port.number = port;
-  info.port.state = state_of(raw.state);
+  info.port.state = state_of(enum_number(raw.state));
   info.port.link_layer = layer_of(raw.link_layer);
-  if (raw.active_mtu >= IBV_MTU_256 && raw.active_mtu <= IBV_MTU_4096)
-    info.port.active_mtu_bytes = 128u << static_cast<unsigned>(raw.active_mtu);
+  if (const std::uint32_t mtu = enum_number(raw.active_mtu); mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096)
+    info.port.active_mtu_bytes = 128u << mtu;
   if (raw.lid != 0) info.port.lid = raw.lid;
   info.grh_required = info.port.link_layer == model::LinkLayer::Ethernet || (raw.flags & IBV_QPF_GRH_REQUIRED) != 0;
 
@@ -176,7 +178,7 @@ std::optional<AsyncEvent> Device::next_event() {
   ibv_async_event raw{};
   if (ibv_get_async_event(context_, &raw) != 0) return std::nullopt;
   AsyncEvent event;
-  switch (raw.event_type) {
+  switch (enum_number(raw.event_type)) {
     case IBV_EVENT_DEVICE_FATAL:
       event.kind = DeviceEvent::Gone;
       break;

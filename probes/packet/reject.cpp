@@ -42,6 +42,44 @@ std::string_view to_string(Reject reason) {
   return "unknown";
 }
 
+std::string_view describe(Reject reason) {
+  switch (reason) {
+    case Reject::TooShort:
+      return "garbage (too short)";
+    case Reject::BadMagic:
+      return "garbage (not of weft)";
+    case Reject::BadVersion:
+      return "of another version of weft";
+    case Reject::BadLength:
+      return "garbage (length)";
+    case Reject::UnknownType:
+      return "garbage (type)";
+    case Reject::BadMac:
+      return "with a wrong key, or damaged";
+    case Reject::BadField:
+      return "against the rules";
+    case Reject::NotForUs:
+      return "not for a responder";
+    case Reject::UnregisteredPeer:
+      return "of peers without a hello";
+    case Reject::Replayed:
+      return "seen before";
+    case Reject::Rate:
+      return "over the rate";
+    case Reject::UnknownSession:
+      return "of a session that is gone";
+    case Reject::UnknownSequence:
+      return "of a probe never sent";
+    case Reject::StaleEpoch:
+      return "for queue pairs that are gone";
+    case Reject::WrongNonce:
+      return "to a question not asked";
+    case Reject::AddressMismatch:
+      return "from another address than they name";
+  }
+  return "unknown";
+}
+
 std::uint64_t RejectCounters::total() const {
   return std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
 }

@@ -32,6 +32,8 @@ inline constexpr std::size_t kRejectReasons = static_cast<std::size_t>(Reject::A
 
 // Metric label: "too_short", ...
 std::string_view to_string(Reject reason);
+// For people, after a count: "with a wrong key, or damaged", ...
+std::string_view describe(Reject reason);
 
 // Not thread safe.
 class RejectCounters {

@@ -15,6 +15,18 @@ COMMANDS = ("status", "ping", "trace", "mesh", "findings", "responder", "version
 NOBODY = "http://127.0.0.1:9"
 
 
+def a_hello(test):
+    """An authentic hello of a `weft ping` from 127.0.0.1, under the well-known key."""
+    port = free_udp_port()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.3", port))
+        peer.settimeout(10)
+        asking = Process(test, "ping", "--transport", "udp", "--source", "127.0.0.1", "--hello-port", port, "127.0.0.3")
+        hello = peer.recv(4096)
+        asking.end()
+    return hello
+
+
 class Help(unittest.TestCase):
     def test_every_command_has_help_with_examples_and_exit_codes(self):
         top = weft("--help")
@@ -108,6 +120,34 @@ class Responder(unittest.TestCase):
         code, out, _ = process.interrupt()
         self.assertEqual(code, 0)
         self.assertGreaterEqual(int(re.match(r"(\d+) probe", out).group(1)), 3)
+
+    def test_what_it_ignored_is_told_by_reason_wrong_key_other_version_garbage_and_rate(self):
+        """The summary must say why a peer gets no answer: the peer itself only hears silence."""
+        port = free_udp_port()
+        with tempfile.NamedTemporaryFile("w", suffix=".key") as key:
+            key.write("b" * 64)
+            key.flush()
+            process = responder(self, "127.0.0.2", port)
+            strange = weft("ping", "--transport", "udp", "--hello-port", port, "-c", 1, "--key-file", key.name,
+                           "127.0.0.2")
+        self.assertEqual(strange.returncode, 3)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as odd:
+            hello = a_hello(self)
+            odd.bind(("127.0.0.1", 0))
+            odd.sendto(b"\x5a" * len(hello), ("127.0.0.2", port))
+            odd.sendto(b"\x5a", ("127.0.0.2", port))
+            odd.sendto(hello[:4] + bytes([hello[4] + 1]) + hello[5:], ("127.0.0.2", port))
+            for _ in range(3000):
+                odd.sendto(hello, ("127.0.0.2", port))
+        # Answered in its turn, so everything before has been looked at; and strangers do not lock out a friend.
+        self.assertEqual(weft("ping", "--transport", "udp", "--hello-port", port, "-c", 3, "-i", "20ms",
+                              "127.0.0.2").returncode, 0)
+        code, out, _ = process.interrupt()
+        self.assertEqual(code, 0)
+        for reason in ("with a wrong key, or damaged", "garbage (not of weft)", "garbage (too short)",
+                       "of another version of weft", "over the rate"):
+            self.assertRegex(out, rf"[1-9]\d* {re.escape(reason)}")
+        self.assertNotRegex(out, r"\b0 ", "reasons that never were are noise")
 
     def test_rdma_asked_for_where_there_is_none_is_exit_3(self):
         with tempfile.TemporaryDirectory() as empty:

@@ -206,6 +206,22 @@ TEST_CASE("completion queue: of a failed request nothing but its id and status i
   CHECK_FALSE(got[0].has_grh);
 }
 
+TEST_CASE("completion queue: a status that verbs does not know is a failure, never a success or another's name",
+          "[rdma]") {
+  for (const bool rxe : {false, true}) {
+    Fixture f;
+    if (rxe) f.verbs.make_rxe();
+    f.open();
+    FakeCompletion odd = completion(9);
+    odd.status = 200;
+    f.verbs.complete(f.queue->handle(), odd);
+    const auto got = f.poll();
+    REQUIRE(got.size() == 1);
+    CHECK(got[0].work_id == 9);
+    CHECK(got[0].status == IBV_WC_GENERAL_ERR);
+  }
+}
+
 TEST_CASE("completion queue: polling and arming that fail name the device", "[rdma]") {
   Fixture f;
   f.verbs.make_rxe();

@@ -82,7 +82,8 @@ TEST_CASE("device: what the port's flags say of the global header is kept (perft
   CHECK((*device)->query_port(1)->grh_required);
 }
 
-TEST_CASE("device: numbers outside what verbs knows are absent or unknown, never a wrong value", "[rdma]") {
+TEST_CASE("device: numbers outside what verbs knows are absent or unknown, never a wrong value nor undefined behaviour",
+          "[rdma]") {
   FakeVerbs verbs;
   auto device = Device::open("mlx5_0");
   REQUIRE(device);
@@ -106,8 +107,10 @@ TEST_CASE("device: events of the device are told apart, and one that is unplugge
   CHECK_FALSE((*device)->next_event());
   verbs.raise(IBV_EVENT_GID_CHANGE);
   verbs.raise(IBV_EVENT_PORT_ERR);
+  verbs.raise(99);
   verbs.raise(IBV_EVENT_DEVICE_FATAL);
   CHECK((*device)->next_event()->kind == DeviceEvent::GidsChanged);
+  CHECK((*device)->next_event()->kind == DeviceEvent::Other);
   CHECK((*device)->next_event()->kind == DeviceEvent::Other);
   CHECK((*device)->next_event()->kind == DeviceEvent::Gone);
   CHECK((*device)->is_present());

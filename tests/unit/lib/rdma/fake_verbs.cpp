@@ -23,6 +23,13 @@ FakeVerbs& fake() {
   return *g_fake;
 }
 
+// A driver may answer with any number; as an enum it would be undefined to handle one that verbs does not know.
+template <typename Enum>
+void put_enum(Enum& field, std::uint32_t number) {
+  static_assert(sizeof field == sizeof number);
+  std::memcpy(&field, &number, sizeof number);
+}
+
 struct ExtendedQueue {
   ibv_cq_ex queue{};
   FakeCompletion current;
@@ -149,7 +156,7 @@ struct FakeCalls {
     if (waiting.empty()) return false;
     current(queue) = waiting.front();
     queue->wr_id = waiting.front().work_id;
-    queue->status = waiting.front().status;
+    put_enum(queue->status, waiting.front().status);
     waiting.pop_front();
     return true;
   }
@@ -173,7 +180,7 @@ struct FakeCalls {
       const FakeCompletion& from = waiting.front();
       out[count] = {};
       out[count].wr_id = from.work_id;
-      out[count].status = from.status;
+      put_enum(out[count].status, from.status);
       out[count].byte_len = from.byte_len;
       out[count].qp_num = from.queue_pair;
       out[count].src_qp = from.source_queue_pair;
@@ -267,7 +274,7 @@ struct FakeCalls {
     std::lock_guard lock(fake().mutex_);
     if (fake().events_.empty()) return false;
     *out = {};
-    out->event_type = fake().events_.front();
+    put_enum(out->event_type, fake().events_.front());
     fake().events_.pop_front();
     return true;
   }
@@ -371,9 +378,9 @@ std::vector<std::uint32_t> FakeVerbs::queue_pairs() const {
   return numbers;
 }
 
-void FakeVerbs::raise(ibv_event_type type) {
+void FakeVerbs::raise(std::uint32_t event_type) {
   std::lock_guard lock(mutex_);
-  events_.push_back(type);
+  events_.push_back(event_type);
 }
 
 }  // namespace weft::test

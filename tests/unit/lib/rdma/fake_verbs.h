@@ -19,7 +19,7 @@ namespace weft::test {
 
 struct FakeCompletion {
   std::uint64_t work_id = 0;
-  ibv_wc_status status = IBV_WC_SUCCESS;
+  std::uint32_t status = IBV_WC_SUCCESS;  // a number: it may be none that verbs knows
   std::uint32_t byte_len = 0;
   std::uint32_t queue_pair = 0;
   std::uint32_t source_queue_pair = 0;
@@ -89,7 +89,7 @@ class FakeVerbs {
               ibv_wc_status status = IBV_WC_SUCCESS);
   std::size_t posted_receives(std::uint32_t queue_pair) const;
   std::vector<std::uint32_t> queue_pairs() const;
-  void raise(ibv_event_type type);
+  void raise(std::uint32_t event_type);
 
  private:
   friend struct FakeCalls;
@@ -110,7 +110,7 @@ class FakeVerbs {
   std::set<ibv_cq*> extended_;
   std::map<std::uint32_t, ibv_qp*> pairs_;
   std::map<std::uint32_t, std::deque<Buffer>> receives_;
-  std::deque<ibv_event_type> events_;
+  std::deque<std::uint32_t> events_;
 };
 
 }  // namespace weft::test
