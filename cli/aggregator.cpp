@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "cli/stop.h"
+
 namespace weft::cli {
 
 Result<client::AggregatorClient> open_client(const AggregatorOptions& options) {
   client::Options wanted;
   wanted.url = options.address;
   wanted.deadline = std::chrono::milliseconds(std::max<Nanos>(1, options.deadline_ns / kMillisecond));
+  wanted.stopped = stop_asked;
   return client::AggregatorClient::create(wanted);
 }
 

@@ -137,6 +137,7 @@ ExitCode watch(const FindingsOptions& o, client::AggregatorClient& client, Outpu
     auto status = client.status();
     auto fetched = status ? fetch(client, everything) : Result<client::Findings>(status.error());
     if (!fetched) {
+      if (!first && stop_asked()) break;  // cut off by Ctrl-C: what is known stands
       if (first) return fail_aggregator("findings", output, fetched.error(), o.aggregator, kInstead);
       if (reachable) output.say("weft findings: " + fetched.error().message() + "; trying on");
       reachable = false;

@@ -1,18 +1,21 @@
 #include "cli/local_agent.h"
 
-#include <httplib.h>
-
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <map>
 #include <sstream>
 
 #include "cli/format.h"
+#include "cli/stop.h"
+#include "lib/client/http.h"
 
 namespace weft::cli {
 namespace {
 
-// Sum of each series over its labels; a page is a megabyte at most, else it is not weftd's.
+constexpr std::size_t kMaxPage = 16 * 1024 * 1024;  // more is not weftd's
+
+// Sum of each series over its labels.
 std::map<std::string, double> sums(const std::string& page) {
   std::map<std::string, double> out;
   std::istringstream lines(page);
@@ -57,26 +60,27 @@ AgentState agent_state_of(const std::string& page) {
 
 AgentState ask_local_agent(const std::string& url, Nanos deadline_ns) {
   AgentState state;
-  httplib::Client client(url);
-  if (!client.is_valid()) {
-    state.text = "no valid URL: " + url;
+  const auto to = client::parse_endpoint(url);
+  if (!to) {
+    state.text = "no valid URL: " + url + " (" + to.error().context + ")";
     return state;
   }
-  const time_t seconds = static_cast<time_t>(deadline_ns / kSecond);
-  const time_t micros = static_cast<time_t>(deadline_ns % kSecond / 1000);
-  client.set_connection_timeout(seconds, micros);
-  client.set_read_timeout(seconds, micros);
-  client.set_write_timeout(seconds, micros);
-  const auto response = client.Get("/metrics");
-  if (!response) {
-    state.text = response.error() == httplib::Error::Connection ? "not running" : "does not answer at " + url;
+  client::HttpRequest request;
+  request.to = *to;
+  request.path = "/metrics";
+  request.deadline = std::chrono::milliseconds(std::max<Nanos>(1, deadline_ns / kMillisecond));
+  request.max_body_bytes = kMaxPage;
+  request.stopped = stop_asked;
+  const auto outcome = client::http_ask(request);
+  if (!outcome.answered) {
+    state.text = outcome.failure == client::HttpFailure::NoConnection ? "not running" : "does not answer at " + url;
     return state;
   }
-  if (response->status != 200) {
-    state.text = url + " answers with status " + std::to_string(response->status);
+  if (outcome.answer.status != 200) {
+    state.text = url + " answers with status " + std::to_string(outcome.answer.status);
     return state;
   }
-  return agent_state_of(response->body);
+  return agent_state_of(outcome.answer.body);
 }
 
 }  // namespace weft::cli

@@ -70,7 +70,7 @@ void add_direct(CLI::App* app, DirectOptions& o) {
 }
 
 void add_aggregator(CLI::App* app, AggregatorOptions& o) {
-  app->add_option("--aggregator", o.address, "URL of the aggregator")
+  app->add_option("--aggregator", o.address, "the aggregator: URL or HOST:PORT")
       ->envname("WEFT_AGGREGATOR")
       ->type_name("URL")
       ->capture_default_str();
@@ -163,10 +163,13 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
                 "  weft findings                       what is wrong now, worst first\n"
                 "  weft findings --watch               go on, one block for each change\n"
                 "  weft findings --all --since 1h      also what cleared\n"
-                "  weft findings --ack 17              taken: no longer counts for the exit code\n");
+                "  weft findings --ack f1796159260728-29\n"
+                "                                      taken: no longer counts for the exit code\n");
   sub->add_flag("--watch", findings.watch, "print changes as they come, until Ctrl-C");
   duration(sub, "--since", findings.since_ns, "only findings that began within this");
-  sub->add_option("--ack", findings.ack, "acknowledge this finding")->type_name("ID");
+  sub->add_option("--ack", findings.ack,
+                  "acknowledge the finding with this id, in brackets in the list, like f1796159260728-29")
+      ->type_name("ID");
   sub->add_flag("--all", findings.all, "also cleared and acknowledged ones");
   sub->add_option("--kind", findings.kind, "only this kind")->type_name("KIND");
   sub->add_option("--subject", findings.subject, "only subjects with this text in them")->type_name("TEXT");

@@ -11,9 +11,7 @@ namespace weft::client {
 namespace {
 
 using nlohmann::json;
-using std::chrono::steady_clock;
 
-constexpr std::size_t kMaxBody = 64 * 1024 * 1024;
 constexpr std::size_t kMaxEcho = 200;  // of foreign text in an error
 
 Error malformed(const std::string& url, const std::string& why) {
@@ -96,61 +94,59 @@ std::optional<model::Finding> finding_of(const json& from) {
 }  // namespace
 
 struct AggregatorClient::Impl {
-  explicit Impl(Options o) : options(std::move(o)), http(options.url) {}
   Options options;
-  httplib::Client http;
+  Endpoint to;
 
   struct Answer {
     std::string body;
     json document;
   };
   Result<Answer> ask(const std::string& method, const std::string& path);
-  Error no_answer(httplib::Error error, bool late) const;
+  Error no_answer(HttpFailure failure) const;
 };
 
-Error AggregatorClient::Impl::no_answer(httplib::Error error, bool late) const {
-  if (late || error == httplib::Error::Read || error == httplib::Error::Write) {
-    return make_error(Error::Kind::Timeout, "the aggregator at " + options.url + " gave no answer within " +
-                                                std::to_string(options.deadline.count()) +
-                                                " ms: look at its log, or allow more time");
+Error AggregatorClient::Impl::no_answer(HttpFailure failure) const {
+  switch (failure) {
+    case HttpFailure::TooLarge:
+      return malformed(options.url, "the answer is too large");
+    case HttpFailure::Stopped:
+      return make_error(Error::Kind::Transient, "stopped before the aggregator at " + options.url + " answered");
+    case HttpFailure::Deadline:
+      return make_error(Error::Kind::Timeout, "the aggregator at " + options.url + " gave no answer within " +
+                                                  std::to_string(options.deadline.count()) +
+                                                  " ms: look at its log, or allow more time");
+    case HttpFailure::Broken:
+      return make_error(Error::Kind::Transient, "the aggregator at " + options.url +
+                                                    " broke off without a whole answer: look at its log, or try again");
+    case HttpFailure::NoConnection:
+      break;
   }
   return make_error(Error::Kind::Transient,
                     "no aggregator answers at " + options.url + ": is it running? use --aggregator URL");
 }
 
 Result<AggregatorClient::Impl::Answer> AggregatorClient::Impl::ask(const std::string& method, const std::string& path) {
-  const auto until = steady_clock::now() + options.deadline;
-  http.set_connection_timeout(options.deadline);
-  http.set_read_timeout(options.deadline);
-  http.set_write_timeout(options.deadline);
-  Answer out;
-  bool late = false;
-  httplib::Request request;
+  HttpRequest request;
+  request.to = to;
   request.method = method;
   request.path = path;
-  if (method == "POST") request.set_header("Content-Length", "0");
-  // Timeouts of httplib are for each read; the deadline is for all of them.
-  request.content_receiver = [&](const char* data, std::size_t size, std::uint64_t, std::uint64_t) {
-    late = steady_clock::now() > until;
-    if (late || out.body.size() + size > kMaxBody) return false;
-    out.body.append(data, size);
-    return true;
-  };
-  const httplib::Result result = http.send(request);
-  if (!result) {
-    if (result.error() == httplib::Error::Canceled && !late) return malformed(options.url, "the answer is too large");
-    return no_answer(result.error(), late || result.error() == httplib::Error::Canceled);
-  }
+  request.deadline = options.deadline;
+  request.stopped = options.stopped;
+  HttpOutcome outcome = http_ask(request);
+  if (!outcome.answered) return no_answer(outcome.failure);
+  Answer out;
+  out.body = std::move(outcome.answer.body);
+  const int status = outcome.answer.status;
   out.document = json::parse(out.body, nullptr, false);
   if (out.document.is_discarded() || !out.document.is_object()) {
-    return malformed(options.url, "status " + std::to_string(result->status) + ", no JSON");
+    return malformed(options.url, "status " + std::to_string(status) + ", no JSON");
   }
-  if (result->status != 200) {
+  if (status != 200) {
     const std::string detail = clean_text(text(out.document, "detail"), kMaxEcho);
-    const auto kind = result->status == 404   ? Error::Kind::NotFound
-                      : result->status == 503 ? Error::Kind::Transient
-                                              : Error::Kind::Invalid;
-    return make_error(kind, detail.empty() ? "the aggregator answers " + std::to_string(result->status) : detail);
+    const auto kind = status == 404   ? Error::Kind::NotFound
+                      : status == 503 ? Error::Kind::Transient
+                                      : Error::Kind::Invalid;
+    return make_error(kind, detail.empty() ? "the aggregator answers " + std::to_string(status) : detail);
   }
   if (number<int>(out.document, "schema") != 1) return malformed(options.url, "unknown schema");
   return out;
@@ -162,17 +158,13 @@ AggregatorClient& AggregatorClient::operator=(AggregatorClient&&) noexcept = def
 AggregatorClient::~AggregatorClient() = default;
 
 Result<AggregatorClient> AggregatorClient::create(Options options) {
-  while (!options.url.empty() && options.url.back() == '/') options.url.pop_back();
-  const std::string scheme = "http://";
-  const bool good = options.url.compare(0, scheme.size(), scheme) == 0 &&
-                    options.url.find_first_of("/?# @", scheme.size()) == std::string::npos &&
-                    options.url.size() > scheme.size();
-  auto impl = good ? std::make_unique<Impl>(options) : nullptr;
-  if (impl == nullptr || !impl->http.is_valid()) {
-    return make_error(Error::Kind::Invalid,
-                      "\"" + clean_text(options.url, kMaxEcho) + "\" is no aggregator URL, like http://127.0.0.1:7470");
+  auto to = parse_endpoint(options.url);
+  if (!to) {
+    return make_error(Error::Kind::Invalid, "\"" + clean_text(options.url, kMaxEcho) +
+                                                "\" is no aggregator: " + to.error().context +
+                                                "; write it like 127.0.0.1:7470 or " + kDefaultUrl);
   }
-  return AggregatorClient(std::move(impl));
+  return AggregatorClient(std::make_unique<Impl>(Impl{std::move(options), std::move(*to)}));
 }
 
 Result<Status> AggregatorClient::status() {

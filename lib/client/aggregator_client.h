@@ -1,7 +1,7 @@
 // Asks an aggregator over its HTTP JSON API. Answers come as structs, each with the document as it came (for --json);
-// nlohmann and httplib stay inside the .cpp. Every call ends by its deadline. Errors say what to do; by kind:
-// Timeout and Transient: no aggregator or no answer; Invalid: it refused the request (its own words); NotFound;
-// Malformed: something else answered there. Not thread safe.
+// nlohmann and httplib stay inside the .cpp. Every call ends by its deadline, or sooner when stopped. Errors say what
+// to do; by kind: Timeout and Transient: no aggregator or no answer; Invalid: it refused the request (its own words);
+// NotFound; Malformed: something else answered there. Not thread safe.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
+#include "lib/client/http.h"
 #include "lib/model/finding.h"
 
 namespace weft::client {
@@ -23,6 +24,7 @@ inline constexpr const char* kDefaultUrl = "http://127.0.0.1:7470";
 struct Options {
   std::string url = kDefaultUrl;
   std::chrono::milliseconds deadline{3000};  // of each call, all in all
+  StopAsked stopped;                         // ends a call that waits, as Transient
 };
 
 struct Status {
@@ -64,7 +66,7 @@ struct Mesh {
 
 class AggregatorClient {
  public:
-  // Invalid when the URL is not http://HOST[:PORT].
+  // Invalid when the URL is neither http://HOST[:PORT] nor HOST:PORT.
   static Result<AggregatorClient> create(Options options);
   AggregatorClient(AggregatorClient&&) noexcept;
   AggregatorClient& operator=(AggregatorClient&&) noexcept;

@@ -1,10 +1,14 @@
 """status, responder, mesh, findings, version and help: what an operator sees, exit codes, JSON on every path."""
 
+import contextlib
+import json
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -39,6 +43,11 @@ class Help(unittest.TestCase):
             self.assertIn("124 deadline", done.stdout)
             self.assertIn("--json", done.stdout)
             self.assertEqual(done.stderr, "")
+
+    def test_the_id_in_the_help_is_one_as_findings_have_it(self):
+        shown = re.search(r"weft findings --ack (\S+)", weft("findings", "--help").stdout).group(1)
+        self.assertRegex(shown, r"^f\d+-\d+$")
+        self.assertIn(f"[{shown}]", (ROOT / "README.md").read_text())
 
     def test_no_command_and_unknown_command_are_usage(self):
         self.assertEqual(weft().returncode, 2)
@@ -197,11 +206,85 @@ class AggregatorDown(unittest.TestCase):
             self.assertLess(time.monotonic() - started, 5)
         self.assertEqual(done.returncode, 3)
 
-    def test_bad_url_and_bad_kind_are_usage(self):
-        self.assertEqual(weft("findings", "--aggregator", "nonsense").returncode, 2)
+    def test_bad_address_and_bad_kind_are_usage(self):
+        for address, why in (("nonsense", "no port"), ("7470", "no host"), ("a/b:1", "only a host and a port"),
+                             ("ftp://x", "only http"), ("", "empty"), ("h1:99999", "port is no number")):
+            for command in ("findings", "mesh"):
+                done = weft(command, "--aggregator", address)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(why, done.stderr)
+                self.assertIn("127.0.0.1:7470", done.stderr)
         done = weft("findings", "--kind", "gremlins")
         self.assertEqual(done.returncode, 2)
         self.assertIn("link_loss", done.stderr)
+
+
+class AggregatorHangs(unittest.TestCase):
+    """It accepts and never answers. Ctrl-C and SIGTERM end the command at once: its deadline is far away."""
+
+    def serve(self, handle=lambda peer: None):
+        """handle gets each connection; what it does not close stays open and silent."""
+        server = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+        self.addCleanup(server.shutdown, socket.SHUT_RDWR)
+        taken, peers = threading.Semaphore(0), []
+
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    peers.append(server.accept()[0])
+                    handle(peers[-1])
+                    taken.release()
+            for peer in peers:
+                peer.close()
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        self.addCleanup(thread.join)
+        return f"127.0.0.1:{server.getsockname()[1]}", taken
+
+    def end(self, process, number):
+        started = time.monotonic()
+        process.process.send_signal(number)
+        out, err = process.process.communicate(timeout=30)
+        self.assertLess(time.monotonic() - started, 5)
+        return process.process.returncode, out, err
+
+    def test_a_signal_ends_the_wait(self):
+        for command in (("findings",), ("findings", "--watch"), ("findings", "--ack", "f1-0"), ("mesh",)):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with self.subTest(command=command, signal=number):
+                    address, taken = self.serve()
+                    process = Process(self, *command, "--aggregator", address, "--deadline", "10m", "--json")
+                    self.assertTrue(taken.acquire(timeout=30))
+                    code, out, err = self.end(process, number)
+                    self.assertEqual(code, 3, err)
+                    self.assertIn("stopped before", parse_one_object(out)["error"]["message"])
+
+    def test_a_watch_that_saw_the_fabric_ends_with_what_it_saw(self):
+        answers = [{"schema": 1, "coverage": {"ready": True}}, {"schema": 1, "findings": [], "total": 0}]
+
+        def answer(peer):
+            if answers:
+                body = json.dumps(answers.pop(0))
+                peer.recv(65536)
+                peer.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                peer.shutdown(socket.SHUT_WR)
+
+        address, taken = self.serve(answer)
+        process = Process(self, "findings", "--watch", "--aggregator", address, "--deadline", "10m")
+        for _ in range(3):
+            self.assertTrue(taken.acquire(timeout=30))
+        code, _, err = self.end(process, signal.SIGINT)
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("stopped before", err)
+
+    def test_status_does_not_wait_for_a_silent_agent_either(self):
+        address, taken = self.serve()
+        process = Process(self, "status", "--agent", address, "--deadline", "10m", "--json")
+        self.assertTrue(taken.acquire(timeout=30))
+        _, out, _ = self.end(process, signal.SIGTERM)
+        self.assertFalse(parse_one_object(out)["agent"]["answers"])
 
 
 class AggregatorUp(unittest.TestCase):
@@ -230,6 +313,11 @@ class AggregatorUp(unittest.TestCase):
         body = parse_one_object(weft("findings", "--aggregator", self.url, "--json").stdout)
         self.assertEqual((body["exit_code"], body["findings"]), (3, []))
         self.assertEqual(weft("mesh", "--aggregator", self.url).returncode, 3)
+
+    def test_the_address_does_without_a_scheme(self):
+        done = weft("findings", "--aggregator", self.url.removeprefix("http://"))
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("not \"healthy\"", done.stdout)
 
     def test_acknowledging_an_unknown_finding_is_refused(self):
         done = weft("findings", "--aggregator", self.url, "--ack", "nope")
