@@ -195,6 +195,19 @@ model::Inventory Pipeline::compose() const {
   return out;
 }
 
+void Pipeline::log_limitations(const std::vector<model::Limitation>& now) const {
+  const auto in = [](const std::vector<model::Limitation>& list, const model::Limitation& one) {
+    return std::find(list.begin(), list.end(), one) != list.end();
+  };
+  for (const model::Limitation& one : now) {
+    if (in(reported_.limitations, one)) continue;
+    log::info("inventory", "cannot measure", {{"subject", one.subject}, {"why", one.why}, {"how", one.how}});
+  }
+  for (const model::Limitation& one : reported_.limitations) {
+    if (!in(now, one)) log::info("inventory", "no longer limited", {{"subject", one.subject}, {"why", one.why}});
+  }
+}
+
 void Pipeline::send(Record record) {
   // Alone there is nobody to keep it for.
   if (!settings_.aggregator_address.empty()) outbox_.push(std::move(record));
@@ -208,6 +221,7 @@ void Pipeline::report_inventory() {
   if (!inventory_due_ && composed == reported_ && now - inventory_sent_ns_ < kInventoryRefresh) return;
   inventory_due_ = false;
   inventory_sent_ns_ = now;
+  log_limitations(composed.limitations);
   reported_ = std::move(composed);
   send({RecordClass::State, "inventory", wire::encode_record(reported_)});
 }

@@ -95,6 +95,8 @@ class Pipeline {
   model::Inventory compose() const;
   void add_vanished(std::vector<model::Limitation>& out) const;
   void add_peer_limitations(std::vector<model::Limitation>& out) const;
+  // What came and went since the last report.
+  void log_limitations(const std::vector<model::Limitation>& now) const;
   void collect(bool starved);
   void follow_traces(const std::vector<EngineReport>& reports);
   void push_trace(const model::PathTrace& trace);

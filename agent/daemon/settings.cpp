@@ -116,6 +116,10 @@ void read_metrics(ConfigTable metrics, Settings& out) {
 void read_aggregator(ConfigTable aggregator, Settings& out) {
   out.aggregator_address = aggregator.text("address");
   if (out.aggregator_address.empty()) return;
+  if (out.aggregator_address.find('/') != std::string::npos) {
+    aggregator.reject("address", "must be HOST:PORT of the agents' port, like 10.0.0.1:7471, and no URL");
+    return;
+  }
   const std::size_t colon = out.aggregator_address.rfind(':');
   unsigned port = 0;
   const char* end = out.aggregator_address.data() + out.aggregator_address.size();

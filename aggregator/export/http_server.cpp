@@ -7,11 +7,9 @@
 #include <atomic>
 #include <charconv>
 #include <condition_variable>
-#include <deque>
 #include <future>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "aggregator/export/api_json.h"
 #include "aggregator/export/metrics_page.h"
@@ -23,52 +21,6 @@ namespace {
 
 constexpr std::size_t kMaxPath = 2048;
 constexpr std::size_t kSendBuffer = 1024 * 1024;
-
-// httplib's own pool queues connections without bound, and each holds a descriptor that gRPC and SQLite need too. Here
-// the accepting thread waits when all is taken.
-class BoundedPool final : public httplib::TaskQueue {
- public:
-  BoundedPool(unsigned threads, unsigned waiting) : bound_(waiting) {
-    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-  }
-  void enqueue(std::function<void()> job) override {
-    std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return jobs_.size() < bound_ || stopping_; });
-    jobs_.push_back(std::move(job));
-    ready_.notify_one();
-  }
-  void shutdown() override {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    ready_.notify_all();
-    room_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
- private:
-  void work() {
-    while (true) {
-      std::function<void()> job;
-      {
-        std::unique_lock lock(mutex_);
-        ready_.wait(lock, [&] { return !jobs_.empty() || stopping_; });
-        if (jobs_.empty()) return;
-        job = std::move(jobs_.front());
-        jobs_.pop_front();
-      }
-      room_.notify_one();
-      job();
-    }
-  }
-  const std::size_t bound_;
-  std::mutex mutex_;
-  std::condition_variable ready_, room_;
-  std::deque<std::function<void()>> jobs_;
-  bool stopping_ = false;
-  std::vector<std::thread> threads_;
-};
 
 constexpr const char* title_of(int status) {
   switch (status) {
@@ -112,7 +64,7 @@ constexpr const char* kPaths =
 
 struct HttpServer::Impl {
   Impl(HttpLimits l, GetSnapshot get, MessageQueue& q, const Clock& c, std::string v)
-      : limits(l), snapshot(std::move(get)), queue(q), clock(c), version(std::move(v)) {}
+      : limits(l), snapshot(std::move(get)), queue(q), clock(c), version(std::move(v)), server(l.connections) {}
 
   const HttpLimits limits;
   const GetSnapshot snapshot;
@@ -121,7 +73,7 @@ struct HttpServer::Impl {
   const std::string version;
   metrics::Exposition exposition{"weft-aggregator"};
   std::array<std::atomic<std::uint64_t>, 6> counts{};
-  httplib::Server server;
+  BoundedServer server;
   int port = 0;
   std::thread thread;
   std::mutex mutex;
@@ -233,8 +185,9 @@ void HttpServer::Impl::health(httplib::Response& response) {
 }
 
 void HttpServer::Impl::page(httplib::Response& response) {
-  HttpCounts http{};
-  for (std::size_t i = 0; i < http.size(); ++i) http[i] = counts[i].load();
+  HttpCounts http;
+  for (std::size_t i = 0; i < http.answers.size(); ++i) http.answers[i] = counts[i].load();
+  http.cut = server.cut();
   response.status = 200;
   response.set_content(exposition.render(metric_samples(*snapshot(), version, process_cpu_time(), http)),
                        std::string(metrics::kContentType));
@@ -264,10 +217,6 @@ void HttpServer::Impl::clear(httplib::Response& response) {
 }
 
 void HttpServer::Impl::set_up() {
-  server.new_task_queue = [this] { return new BoundedPool(limits.threads, limits.waiting); };
-  server.set_keep_alive_max_count(1);  // an idle connection would hold a thread
-  server.set_read_timeout(limits.read_seconds);
-  server.set_write_timeout(limits.write_seconds);
   server.set_payload_max_length(limits.body_bytes);
   // httplib would set SO_REUSEPORT, and a second aggregator would silently take half of the requests. The send buffer
   // lets a usual answer leave the thread at once, however slowly it is read.

@@ -1,6 +1,6 @@
 // The HTTP side: JSON API, /healthz and /metrics, served from the last snapshot, so that no client however slow touches
 // judging. Commands go to judging as messages with a deadline. Bounded: threads, waiting connections, request size,
-// time per read and write. httplib stays inside http_server.cpp. Thread safe.
+// time for request and answer (bounded_server.h). Thread safe.
 #pragma once
 
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "aggregator/export/bounded_server.h"
 #include "aggregator/messages.h"
 #include "aggregator/state/snapshot.h"
 #include "lib/base/clock.h"
@@ -17,9 +18,7 @@
 namespace weft::aggregator {
 
 struct HttpLimits {
-  unsigned threads = 16;
-  unsigned waiting = 64;  // accepted, no thread yet; past it the kernel's backlog holds them
-  unsigned read_seconds = 5, write_seconds = 5;
+  ConnectionLimits connections;
   std::size_t body_bytes = 64 * 1024;
   std::chrono::milliseconds command_wait{2000};
   // Without a judgement for this long /healthz answers 503.

@@ -93,9 +93,10 @@ std::vector<model::MetricSample> metric_samples(const Snapshot& snapshot, const 
   samples.count("weft_link_covered", snapshot.coverage.covered);
   samples.add("weft_judge_seconds", snapshot.judge_seconds);
   samples.count("weft_localise_dropped_total", snapshot.localise_dropped);
-  samples.count("weft_http_requests_total", http[2], {{"code", "2xx"}});
-  samples.count("weft_http_requests_total", http[4], {{"code", "4xx"}});
-  samples.count("weft_http_requests_total", http[5], {{"code", "5xx"}});
+  samples.count("weft_http_requests_total", http.answers[2], {{"code", "2xx"}});
+  samples.count("weft_http_requests_total", http.answers[4], {{"code", "4xx"}});
+  samples.count("weft_http_requests_total", http.answers[5], {{"code", "5xx"}});
+  samples.count("weft_http_connections_cut_total", http.cut);
   add_findings(snapshot, samples);
   add_streams(snapshot, samples);
   add_store(snapshot.store, samples);

@@ -12,8 +12,10 @@
 
 namespace weft::aggregator {
 
-// Answers so far by status class, index 2 for 2xx and so on.
-using HttpCounts = std::array<std::uint64_t, 6>;
+struct HttpCounts {
+  std::array<std::uint64_t, 6> answers{};  // so far by status class, index 2 for 2xx and so on
+  std::uint64_t cut = 0;                   // connections that took too long
+};
 
 std::vector<model::MetricSample> metric_samples(const Snapshot& snapshot, const std::string& version,
                                                 const CpuTime& cpu, const HttpCounts& http);

@@ -11,6 +11,7 @@ constexpr Nanos kRateWindow = 6 * kSecond;
 // Senders pace to their plan, and windows come when they come: a little under the goal is the goal.
 constexpr double kCoveredShare = 0.8;
 constexpr std::size_t kMaxUncovered = 64;
+constexpr Nanos kTracesDue = 30 * kSecond;  // of a host that can trace
 
 struct PathSums {
   std::uint64_t sent = 0, out = 0, back = 0, unknown = 0, ce_out = 0, ce_back = 0, ecn_out = 0, ecn_back = 0;
@@ -214,9 +215,30 @@ Coverage Views::coverage(Nanos now) const {
     expected.insert(name);
   }
   coverage.agents_expected = static_cast<unsigned>(expected.size());
-  coverage.ready = coverage.links > 0 && coverage.covered == coverage.links && coverage.agents_expected > 0 &&
-                   coverage.agents_reporting == coverage.agents_expected;
+  const bool judged = coverage.links > 0 ? coverage.covered == coverage.links : all_probed(now);
+  coverage.ready = judged && coverage.agents_expected > 0 && coverage.agents_reporting == coverage.agents_expected;
   return coverage;
+}
+
+bool Views::all_probed(Nanos now) const {
+  std::set<std::string> probing, probed;
+  for (const Path& path : evidence_.paths()) {
+    const PathSums sums = sums_of(path, now - kRateWindow);
+    if (sums.medians.empty()) continue;
+    // Its trace found no router; where nobody can trace, none comes.
+    const bool traced = fabric_.traced(path.from, path.to, path.forward_port) != nullptr;
+    const Host* from = hosts_.find(fabric_.endpoint(path.from).host);
+    if (!traced && (from == nullptr || now - from->first_seen < kTracesDue)) continue;
+    probing.insert(fabric_.endpoint(path.from).host);
+    probed.insert(fabric_.endpoint(path.to).host);
+  }
+  std::size_t reporting = 0;
+  for (const auto& [name, host] : hosts_.all()) {
+    if (hosts_.state(host, now) != HostState::Reporting) continue;
+    ++reporting;
+    if (probing.count(name) == 0 || probed.count(name) == 0) return false;
+  }
+  return reporting >= 2;
 }
 
 }  // namespace weft::localise

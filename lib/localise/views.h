@@ -24,6 +24,9 @@ class Views {
   Coverage coverage(Nanos now) const;
 
  private:
+  // For fabrics in which no router answers: every host that reports probes, is probed, and is answered.
+  bool all_probed(Nanos now) const;
+
   const LocaliserConfig& config_;
   Fabric& fabric_;
   const HostBook& hosts_;

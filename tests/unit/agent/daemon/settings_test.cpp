@@ -42,6 +42,8 @@ TEST_CASE("settings: every bad value is refused with file, line and column", "[a
       {"[fabric]\nname = \"\"\n", "'fabric.name'"},
       {"[fabric]\nkey_file = \"/nonexistent/key\"\n", "cannot read key file /nonexistent/key"},
       {"[aggregator]\naddress = \"host\"\n", "must be HOST:PORT"},
+      {"[aggregator]\naddress = \"http://host:7471\"\n", "weftd.toml:2:11: 'aggregator.address': must be HOST:PORT"},
+      {"[aggregator]\naddress = \"host:7471/\"\n", "and no URL"},
       {"[aggregator]\naddress = \"host:0\"\n", "must be HOST:PORT"},
       {"[aggregator]\naddress = \"host:70000\"\n", "must be HOST:PORT"},
       {"[metrics]\nlisten = \"9435\"\n", "is no ADDRESS:PORT"},

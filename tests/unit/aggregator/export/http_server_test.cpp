@@ -1,10 +1,14 @@
 #include "aggregator/export/http_server.h"
 
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "lib/base/fd.h"
 #include "tests/unit/catch.h"
 
 using nlohmann::json;
@@ -33,7 +37,58 @@ struct Fixture {
   httplib::Client client() { return httplib::Client("127.0.0.1", server->port()); }
 };
 
+// Connects, says so much, and then nothing more.
+weft::Fd say(int port, const std::string& words) {
+  weft::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+  REQUIRE(::send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(words.size()));
+  return socket;
+}
+
 }  // namespace
+
+TEST_CASE("http: 64 clients that drip their requests keep nobody else from an answer", "[aggregator]") {
+  HttpLimits limits;
+  limits.connections.threads = 4;
+  limits.connections.patience = std::chrono::milliseconds(100);
+  limits.connections.request = std::chrono::minutes(10);  // only impatience ends them here
+  Fixture f(limits);
+  std::vector<weft::Fd> slow;
+  for (int i = 0; i < 64; ++i) slow.push_back(say(f.server->port(), "GET /api"));
+  std::atomic<bool> enough = false;
+  std::thread drip([&] {
+    while (!enough) {
+      for (const weft::Fd& one : slow) ::send(one.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  auto client = f.client();
+  client.set_read_timeout(60);
+  const auto page = client.Get("/metrics");
+  enough = true;
+  drip.join();
+  REQUIRE(page);
+  CHECK(page->status == 200);
+  CHECK_THAT(page->body, ContainsSubstring("weft_http_connections_cut_total "));
+  CHECK_THAT(page->body, !ContainsSubstring("weft_http_connections_cut_total 0\n"));
+}
+
+TEST_CASE("http: a request that never ends has one time for all of it", "[aggregator]") {
+  HttpLimits limits;
+  limits.connections.request = std::chrono::milliseconds(200);
+  Fixture f(limits);
+  const weft::Fd slow = say(f.server->port(), "GET /metrics HTTP/1.1\r\nX: ");
+  char byte = 0;
+  while (::send(slow.get(), "x", 1, MSG_NOSIGNAL) == 1) {
+    if (::recv(slow.get(), &byte, 1, MSG_DONTWAIT) == 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK_THAT(f.client().Get("/metrics")->body, ContainsSubstring("weft_http_connections_cut_total 1\n"));
+}
 
 TEST_CASE("http: an address that is none, or is taken, is an error that names it", "[aggregator]") {
   for (const char* address : {"", "7470", ":7470", "127.0.0.1:", "127.0.0.1:99999", "::1:7470", "h:7x"}) {

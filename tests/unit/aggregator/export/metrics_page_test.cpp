@@ -18,7 +18,7 @@ TEST_CASE("metrics page: every sample is in the catalogue and belongs to the agg
   snapshot.counters.streams_refused["fabric"] = 3;
   weft::metrics::Exposition exposition("weft-aggregator");
   const std::string page =
-      exposition.render(metric_samples(snapshot, "0.1.0", {weft::kSecond, 2 * weft::kSecond}, {0, 0, 7, 0, 1, 0}));
+      exposition.render(metric_samples(snapshot, "0.1.0", {weft::kSecond, 2 * weft::kSecond}, {{0, 0, 7, 0, 1, 0}, 3}));
   CHECK(exposition.refused() == 0);
   CHECK(exposition.overflow() == 0);
   for (const char* line :
@@ -26,7 +26,8 @@ TEST_CASE("metrics page: every sample is in the catalogue and belongs to the agg
         "weft_finding_detection_seconds_bucket{le=\"2\"} 0\n", "weft_finding_detection_seconds_bucket{le=\"3\"} 1\n",
         "weft_stream_refused_total{reason=\"fabric\"} 3\n", "weft_findings_total{kind=\"host_silent\"} 0\n",
         "weft_aggregator_agents{state=\"silent\"} 1\n", "weft_store_acknowledging 1\n",
-        "weft_http_requests_total{code=\"2xx\"} 7\n", "weft_process_cpu_seconds_total{mode=\"system\"} 2\n"}) {
+        "weft_http_requests_total{code=\"2xx\"} 7\n", "weft_http_connections_cut_total 3\n",
+        "weft_process_cpu_seconds_total{mode=\"system\"} 2\n"}) {
     CAPTURE(line);
     CHECK(page.find(line) != std::string::npos);
   }

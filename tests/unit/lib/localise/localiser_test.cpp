@@ -129,6 +129,54 @@ TEST_CASE("rpingmesh PR 44: no probes is unknown, not zero percent", "[localiser
   CHECK_FALSE(localiser->coverage(kT).ready);
 }
 
+TEST_CASE("a fabric without routers is ready when every host probes, is probed and is answered", "[localiser]") {
+  const auto localiser = Localiser::create({}, {});
+  Nanos now = kT;
+  const auto second = [&](bool both_ways) {
+    now += kSecond;
+    model::PathWindow there = window(10, 10, 0);
+    there.rtt_median_ns = kMillisecond;
+    model::PathWindow back = there;
+    std::swap(back.key.from, back.key.to);
+    for (const char* host : {"h1", "h3"}) localiser->on_contact(host, now);
+    localiser->on_window(there, now);
+    if (both_ways) localiser->on_window(back, now);
+  };
+  const auto ready = [&] { return localiser->coverage(now).ready; };
+  second(false);
+  model::PathTrace there = trace({});
+  model::PathTrace back = there;
+  std::swap(back.from, back.to);
+  localiser->on_trace(there, now);
+  localiser->on_trace(back, now);
+  CHECK_FALSE(ready());  // nobody probes h1 yet
+  second(true);
+  CHECK(localiser->links(now).empty());
+  CHECK(ready());
+  now += 20 * kSecond;
+  for (const char* host : {"h1", "h3"}) localiser->on_contact(host, now);
+  CHECK_FALSE(ready());  // and nobody does any more
+}
+
+TEST_CASE("where nobody can trace, ready waits for traces that may still come, not for ever", "[localiser]") {
+  const auto localiser = Localiser::create({}, {});
+  bool ready = false;
+  int seconds = 0;
+  for (; seconds < 60 && !ready; ++seconds) {
+    const Nanos now = kT + seconds * kSecond;
+    model::PathWindow there = window(10, 10, 0);
+    there.rtt_median_ns = kMillisecond;
+    model::PathWindow back = there;
+    std::swap(back.key.from, back.key.to);
+    for (const char* host : {"h1", "h3"}) localiser->on_contact(host, now);
+    localiser->on_window(there, now);
+    localiser->on_window(back, now);
+    ready = localiser->coverage(now).ready;
+  }
+  CHECK(ready);
+  CHECK(seconds >= 20);
+}
+
 TEST_CASE(
     "a device that weftd cannot probe from is cannot_measure with the host's own words, never loss (perftest 105)",
     "[localiser]") {

@@ -1,0 +1,39 @@
+// httplib::Server whose connections are bounded as a whole. Its own timeouts are for each read or write, so that a
+// client that sends or takes a byte now and then holds a thread for ever, and a few of them hold all. Here a request
+// and an answer have a time of their own each, and while others wait for a thread, a slow one has only a moment. One
+// request a connection. What is cut off is counted.
+#pragma once
+
+#include <httplib.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::aggregator {
+
+struct ConnectionLimits {
+  unsigned threads = 16;
+  unsigned waiting = 64;                      // accepted, no thread yet; past it the kernel's backlog holds them
+  std::chrono::milliseconds request{5'000};   // from taking the connection to the request's last byte
+  std::chrono::milliseconds answer{30'000};   // from the answer's first byte to its last
+  std::chrono::milliseconds patience{1'000};  // instead of either, while others wait
+};
+
+class BoundedServer final : public httplib::Server {
+ public:
+  explicit BoundedServer(ConnectionLimits limits);
+
+  // Connections ended because they took too long. Any thread.
+  std::uint64_t cut() const { return cut_; }
+
+ private:
+  bool process_and_close_socket(socket_t socket) override;
+
+  const ConnectionLimits limits_;
+  std::atomic<std::size_t> waiting_ = 0;
+  std::atomic<std::uint64_t> cut_ = 0;
+};
+
+}  // namespace weft::aggregator
