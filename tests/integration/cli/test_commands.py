@@ -226,7 +226,6 @@ class AggregatorHangs(unittest.TestCase):
         """handle gets each connection; what it does not close stays open and silent."""
         server = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(server.close)
-        self.addCleanup(server.shutdown, socket.SHUT_RDWR)
         taken, peers = threading.Semaphore(0), []
 
         def accept():
@@ -241,6 +240,7 @@ class AggregatorHangs(unittest.TestCase):
         thread = threading.Thread(target=accept)
         thread.start()
         self.addCleanup(thread.join)
+        self.addCleanup(server.shutdown, socket.SHUT_RDWR)  # runs first: it ends the thread
         return f"127.0.0.1:{server.getsockname()[1]}", taken
 
     def end(self, process, number):
