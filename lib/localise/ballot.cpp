@@ -264,4 +264,40 @@ std::map<LinkId, Tally> tally(const Evidence& evidence, const Fabric& fabric, Qu
   return out;
 }
 
+double base_ratio(const Ballot& ballot, double least, double most, bool without_worst) {
+  VoteConfig config;
+  config.base_ratio = least;
+  config.threshold_nats = 0;
+  config.max_picks = 1;
+  std::vector<Pick> worst;
+  if (without_worst) worst = vote(ballot.lossy, ballot.ok, ballot.handicap, config);
+  std::vector<double> bad = ballot.bad;
+  for (const Pick& pick : worst) {
+    double lost = 0;
+    const auto crosses = [&](const Observation& o) {
+      return std::any_of(o.crossings.begin(), o.crossings.end(),
+                         [&](const Crossing& c) { return c.element == pick.element; });
+    };
+    for (const Observation& o : ballot.lossy) lost += crosses(o) ? o.lost() : 0;
+    const double share = lost > 0 ? std::min(1.0, pick.bad / lost) : 0;
+    for (const Observation& o : ballot.lossy) {
+      if (!crosses(o)) continue;
+      for (const Crossing& c : o.crossings) {
+        const double here = o.lost_unknown + (c.way != Crossing::Way::Back ? o.lost_out : 0) +
+                            (c.way != Crossing::Way::Out ? o.lost_back : 0);
+        bad[c.element] = std::max(0.0, bad[c.element] - share * here);
+      }
+    }
+  }
+  std::vector<double> ratios;
+  for (LinkId id = 0; id < ballot.links; ++id) {
+    const double crossed = ballot.ok[id] + ballot.bad[id];
+    if (crossed >= 10) ratios.push_back(bad[id] / crossed);
+  }
+  if (ratios.size() < 8) return least;
+  const auto at = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 4);
+  std::nth_element(ratios.begin(), at, ratios.end());
+  return std::clamp(2 * *at, least, most);
+}
+
 }  // namespace weft::localise

@@ -53,4 +53,9 @@ Ballot make_ballot(const Evidence& evidence, const Fabric& fabric, Question ques
 std::map<LinkId, Tally> tally(const Evidence& evidence, const Fabric& fabric, Question question, Nanos now,
                               double window_s, bool long_memory, const std::set<LinkId>& links);
 
+// What all links have a little of needs no culprit: twice the lower quartile of their ratios, within bounds.
+// without_worst: of what the worst suspect does not explain. On a small fabric one sick link is on a quarter of all
+// ways, and would hide behind itself.
+double base_ratio(const Ballot& ballot, double least, double most, bool without_worst);
+
 }  // namespace weft::localise

@@ -147,7 +147,11 @@ std::string describe(const Claim& claim, const Fabric& fabric, double window_s) 
          " bad (" + plural(t.bad_seconds(), "second") + ", " + std::to_string(t.bad_paths) + " of " +
          plural(t.paths, "path") + ", " + std::to_string(t.bad_pairs.size()) + " of " + plural(t.pairs.size(), "pair") +
          "), gain " + number(claim.pick.gain, 1) + " nats, margin " + number(claim.pick.margin, 1) + " nats to " +
-         plural(claim.pick.rivals.size(), "rival");
+         plural(claim.pick.rivals.size(), "rival") +
+         (claim.hops
+              ? "; hops: " + fabric.link_subject(claim.hops->link) + " by " + number(claim.hops->margin_nats, 1) +
+                    " nats, " + whole(claim.hops->answered) + " of " + whole(claim.hops->tries) + " answered"
+              : "");
 }
 
 }  // namespace weft::localise

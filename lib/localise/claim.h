@@ -6,12 +6,14 @@
 // hosts share the evidence, else 1.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "lib/localise/ballot.h"
 #include "lib/localise/fabric.h"
+#include "lib/localise/hop_evidence.h"
 #include "lib/localise/vote.h"
 #include "lib/model/finding.h"
 
@@ -30,7 +32,8 @@ struct Claim {
   Tally tally;
   double window_s = 0;  // of the numbers
   Nanos since = 0;
-  double factor = 1;  // k
+  double factor = 1;               // k
+  std::optional<Separation> hops;  // what hop counts say of it and its rivals
   std::vector<std::string> not_checked;
   std::string note;  // ends the summary
 };

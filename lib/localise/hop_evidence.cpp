@@ -213,7 +213,7 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
 
   const double ratio = share.crossed > 0 ? share.bad / share.crossed : 0;
   std::vector<double> score(suspects.size(), 0);
-  double tries = 0;
+  double tries = 0, answered = 0;
   std::map<std::pair<std::string, std::vector<bool>>, Answers> tallies;  // by router and the suspects crossed
   for (const auto& [key, reports] : reports_) {
     const Route* route = fabric.traced(key.from, key.to, key.port);
@@ -242,6 +242,7 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
             // One median a report, however many answers: a slow router errs in all of them together.
             for (std::size_t s = 0; s < suspects.size(); ++s) score[s] += std::log(*late == beyond[s] ? 0.9 : 0.1);
             tries += hop.answered;
+            answered += hop.answered;
             break;
           }
           case Trouble::Ce:
@@ -249,6 +250,7 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
               score[s] += binomial(hop.ce, hop.ecn_capable - hop.ce, beyond[s] ? ratio : 0.01);
             }
             tries += hop.ecn_capable;
+            answered += hop.ecn_capable;
             break;
         }
       }
@@ -268,6 +270,7 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
     const double beyond = log_likelihood(tally.silent(), tally.answered, silence, &loss);
     for (std::size_t s = 0; s < suspects.size(); ++s) score[s] += where.second[s] ? beyond : before;
     tries += tally.sent;
+    answered += tally.answered;
   }
   if (tries <= 0) return std::nullopt;
   const auto best = static_cast<std::size_t>(std::max_element(score.begin(), score.end()) - score.begin());
@@ -275,7 +278,7 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
   for (std::size_t s = 0; s < score.size(); ++s) {
     if (s != best) second = std::max(second, score[s]);
   }
-  return Separation{suspects[best], score[best] - second, tries};
+  return Separation{suspects[best], score[best] - second, tries, answered};
 }
 
 }  // namespace weft::localise

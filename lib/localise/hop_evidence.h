@@ -34,6 +34,7 @@ struct Separation {
   LinkId link = kNone;
   double margin_nats = 0;  // to the next suspect
   double tries = 0;        // probes behind it
+  double answered = 0;     // of them
 };
 
 class HopEvidence {

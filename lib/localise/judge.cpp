@@ -290,22 +290,9 @@ std::vector<Claim> Judge::ask(Question question, const Window& window, Nanos now
     least = 0.01;
     most = 0.05;
   }
-  // What all links have a little of needs no culprit: twice the lower quartile of their ratios.
-  std::vector<double> ratios;
   std::size_t in_use = 0;
-  for (LinkId id = 0; id < ballot.links; ++id) {
-    const double crossed = ballot.ok[id] + ballot.bad[id];
-    if (crossed <= 0) continue;
-    ++in_use;
-    if (crossed >= 10) ratios.push_back(ballot.bad[id] / crossed);
-  }
-  double quartile = 0;
-  if (ratios.size() >= 8) {
-    const auto at = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 4);
-    std::nth_element(ratios.begin(), at, ratios.end());
-    quartile = *at;
-  }
-  vote_config.base_ratio = std::clamp(2 * quartile, least, most);
+  for (LinkId id = 0; id < ballot.links; ++id) in_use += ballot.ok[id] + ballot.bad[id] > 0 ? 1 : 0;
+  vote_config.base_ratio = base_ratio(ballot, least, most, !window.long_memory);
   if (question == Question::Loss && !window.long_memory) {
     in_use_.assign(ballot.links, 0);
     for (LinkId id = 0; id < ballot.links; ++id) in_use_[id] = ballot.ok[id] + ballot.bad[id] > 0 ? 1 : 0;

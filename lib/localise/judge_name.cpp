@@ -10,12 +10,13 @@ namespace {
 
 // Links that only hop counts can tell apart are waited for this long before the claim is lowered.
 constexpr Nanos kRivalPatience = 8 * kSecond;
-constexpr Nanos kHopPatience = 20 * kSecond;  // while hop counts come
+constexpr Nanos kHopPatience = 20 * kSecond;   // while hop counts come
+constexpr Nanos kLastPatience = 30 * kSecond;  // for less of them
 constexpr Nanos kToldBefore = 120 * kSecond;
 constexpr std::size_t kMaxToldBefore = 1000;
 constexpr double kOnsetWindow_s = 20;
 constexpr Nanos kFirstImpression = 15 * kSecond;
-// What names a link at once, and what does when patience ends: 20 to 1, and the confidence says so.
+// What names a link at once, and what does after long patience: 20 to 1, and the confidence says so.
 constexpr double kHopMargin = 5, kLateHopMargin = 3;
 
 Trouble trouble_of(Question question) {
@@ -168,10 +169,12 @@ bool Judge::name(Claim& claim, const Ballot& ballot, Nanos now) {
     Nanos since = waits.onset;
     // Whoever only just began to listen has not seen good days.
     if (since - resumed_ < kFirstImpression) since = std::min(since, resumed_ - kFirstImpression);
-    const auto verdict =
+    claim.hops =
         hops_.separate(fabric_, links, trouble_of(claim.question), share, claim.tally.excess_median_ns(), since);
-    if (verdict) patient = now - waits.since < kHopPatience;
-    if (verdict && verdict->margin_nats >= (patient ? kHopMargin : kLateHopMargin)) {
+    const auto& verdict = claim.hops;
+    const double enough = now - waits.since < kHopPatience ? kHopMargin : kLateHopMargin;
+    if (verdict) patient = now - waits.since < kLastPatience;
+    if (verdict && verdict->margin_nats >= enough) {
       claim.link = verdict->link;
       claim.set = {verdict->link};
       claim.subject = fabric_.link_subject(verdict->link);

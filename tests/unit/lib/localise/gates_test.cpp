@@ -97,6 +97,47 @@ TEST_CASE("single hard faults: the link is the only one named, nearly always, wi
   CHECK(times[times.size() / 2] <= 5);
 }
 
+TEST_CASE("two leaves, two spines, two hosts a leaf: loss, delay and marks of a spine link are named within seconds",
+          "[gates][slow]") {
+  struct Trouble {
+    FindingKind kind;
+    LinkFault fault;
+  };
+  const std::vector<Trouble> troubles{{FindingKind::LinkLoss, {.loss = 0.2}},
+                                      {FindingKind::LinkDelay, {.delay_ms = 50}},
+                                      {FindingKind::LinkEcn, {.ce = 0.4}}};
+  for (const auto& [kind, fault] : troubles) {
+    std::vector<unsigned> times;
+    unsigned right = 0;
+    Simulator sim(fabric(2, 2, 2, 11));
+    sim.run(60);
+    Random random(7);
+    const SimConfig config;
+    constexpr unsigned kFaults = 40;
+    for (unsigned i = 0; i < kFaults; ++i) {
+      const std::string link = random_spine_link(random, config);
+      const std::string wanted = std::string(model::finding_info(kind).name) + " link:" + link;
+      const std::size_t before = sim.raised().size();
+      sim.link(link) = fault;
+      unsigned second = 0;
+      while (second < 40 && !has(sim.active(), wanted)) {
+        sim.step();
+        ++second;
+      }
+      times.push_back(second);
+      sim.clear_links();
+      sim.run(50);
+      const Names found(sim.raised().begin() + static_cast<std::ptrdiff_t>(before), sim.raised().end());
+      right += found == Names{wanted} ? 1 : 0;
+    }
+    std::sort(times.begin(), times.end());
+    INFO(model::finding_info(kind).name << ": " << right << " right, median " << times[kFaults / 2] << " s, 9 of 10 in "
+                                        << times[kFaults * 9 / 10] << " s, worst " << times.back() << " s");
+    CHECK(right * 100 >= kFaults * 95);
+    CHECK(times[kFaults / 2] <= 4);
+  }
+}
+
 TEST_CASE("two faults at once are both found, and nothing else", "[gates]") {
   unsigned right = 0;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
@@ -223,7 +264,7 @@ TEST_CASE("with two leaves and no hop counts the claim stops at the switch both 
   CHECK_THAT(finding.not_checked.at(0), ContainsSubstring("l1>s1") && ContainsSubstring("s1>l2"));
 }
 
-TEST_CASE("with two leaves and routers at Linux's default ICMP limit the link is named within 30 s, or less is claimed",
+TEST_CASE("with two leaves and routers at Linux's default ICMP limit the link is named within 40 s, or less is claimed",
           "[gates]") {
   unsigned named = 0;
   for (const std::string sick : {"s1>l2", "l1>s1"}) {
@@ -233,7 +274,7 @@ TEST_CASE("with two leaves and routers at Linux's default ICMP limit the link is
       Simulator sim(config);
       sim.run(60);
       sim.link(sick).loss = 0.2;
-      sim.run(28);
+      sim.run(40);
       INFO(sick << ", seed " << seed);
       if (sim.raised() == Names{"link_loss link:" + sick}) {
         ++named;
@@ -242,7 +283,8 @@ TEST_CASE("with two leaves and routers at Linux's default ICMP limit the link is
       }
     }
   }
-  CHECK(named >= 18);
+  INFO(named << " of 20 named");
+  CHECK(named >= 19);
 }
 
 TEST_CASE("with three leaves end-to-end probes alone name link and direction", "[gates]") {
