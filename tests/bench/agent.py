@@ -1,4 +1,5 @@
-"""Cost of weftd on this machine: UDP transport over loopback, 100 probes a second to one peer."""
+"""Cost of weftd on this machine: UDP transport over loopback, 100 probes a second to one peer; and beside it what a
+probe costs iputils' ping, which does no more than send, wait and receive: most of both is the machine's wake-ups."""
 
 import ctypes
 import os
@@ -61,6 +62,18 @@ def metric(port: int, name: str) -> float:
 def cpu_seconds(pid: int) -> float:
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def ping_us_per_probe(count: int):
+    """CPU of ping a probe, at the same pace; None where it is not installed or may not send."""
+    try:
+        child = subprocess.Popen(["ping", "-q", "-n", "-i", str(1 / PROBES_PER_S), "-c", str(count), PEER],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except FileNotFoundError:
+        return None
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return (usage.ru_utime + usage.ru_stime) / count * 1e6 if child.returncode == 0 else None
 
 
 def rss_mib(pid: int) -> float:
@@ -127,13 +140,17 @@ def measure(build: pathlib.Path, quick: bool) -> dict:
                     raise Unmeasurable("weftd did not begin to probe:\n" + (folder / "measured.log").read_text()[-1000:])
                 time.sleep(0.2)
             time.sleep(SETTLE_S)
+            rounds = [ping_us_per_probe(int(seconds * PROBES_PER_S / 4))]
             counter = Instructions(pid)
             before = (time.monotonic(), cpu_seconds(pid), metric(ports["measured"], "weft_probe_sent_total"), counter.read())
             time.sleep(seconds)
             after = (time.monotonic(), cpu_seconds(pid), metric(ports["measured"], "weft_probe_sent_total"), counter.read())
             counter.close()
+            rounds.append(ping_us_per_probe(int(seconds * PROBES_PER_S / 4)))
             probes = after[2] - before[2]
             figures = {"cpu_share_of_core": round((after[1] - before[1]) / (after[0] - before[0]), 5),
+                       "cpu_us_per_probe": round((after[1] - before[1]) / probes * 1e6, 1) if probes > 0 else None,
+                       "ping_cpu_us_per_probe": [cost and round(cost, 1) for cost in rounds],
                        "instructions_per_probe": None, "rss_mib": round(rss_mib(pid), 1),
                        "probes_per_s": round(probes / (after[0] - before[0]), 1), "seconds": round(after[0] - before[0], 1)}
             if before[3] is not None and probes > 0:
