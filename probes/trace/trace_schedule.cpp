@@ -182,14 +182,25 @@ void TraceSchedule::extend_scope(SeenKey key, Nanos now) {
   }
 }
 
-void TraceSchedule::count(Hop& hop, const IcmpAnswer* answer, Nanos rtt_ns) {
-  if (hop.sent == std::numeric_limits<std::uint16_t>::max()) return;
-  ++hop.sent;
-  if (answer == nullptr) return;
-  ++hop.answered;
-  hop.ce = static_cast<std::uint16_t>(hop.ce + ((answer->quoted_tos & 3) == 3));
-  hop.ecn_capable = static_cast<std::uint16_t>(hop.ecn_capable + ((answer->quoted_tos & 3) != 0));
-  hop.rtts_ns.push_back(rtt_ns);
+void TraceSchedule::count_silence(Hop& hop) {
+  if (hop.sent < std::numeric_limits<std::uint16_t>::max()) ++hop.sent;
+}
+
+void TraceSchedule::keep_answer(Hop& hop, const Pending& pending, const IcmpAnswer& answer, Nanos now) const {
+  hop.answers.push_back({pending.sent_at + timeout_of(pending.purpose), now - pending.sent_at, answer.quoted_tos});
+}
+
+void TraceSchedule::count_answers(Hop& hop, Nanos now) {
+  std::erase_if(hop.answers, [&](const Answer& answer) {
+    if (answer.counts_at > now) return false;
+    if (hop.sent == std::numeric_limits<std::uint16_t>::max()) return true;
+    ++hop.sent;
+    ++hop.answered;
+    hop.ce = static_cast<std::uint16_t>(hop.ce + ((answer.tos & 3) == 3));
+    hop.ecn_capable = static_cast<std::uint16_t>(hop.ecn_capable + ((answer.tos & 3) != 0));
+    hop.rtts_ns.push_back(answer.rtt_ns);
+    return true;
+  });
 }
 
 void TraceSchedule::trial_ended(bool answered, Nanos now) {
@@ -220,7 +231,7 @@ void TraceSchedule::hop_over(Pending& pending, bool failed, Nanos now) {
   Hop& hop = trace.hops[pending.ttl - 1U];
   hop.in_flight = false;
   ++hop.unanswered;
-  if (!hop.address.empty() && !failed) count(hop, nullptr, 0);
+  if (!hop.address.empty() && !failed) count_silence(hop);
   // A router known to be there that stays silent is most likely at its limit.
   if (!hop.address.empty()) routers_.spent(hop.address, now);
   const unsigned doublings = std::min(hop.unanswered - 1, 16U);
@@ -235,7 +246,7 @@ void TraceSchedule::hop_over(Pending& pending, bool failed, Nanos now) {
 void TraceSchedule::expire(Nanos now) {
   for (auto it = pending_.begin(); it != pending_.end();) {
     Pending& p = it->second;
-    if (!p.timed_out && p.sent_at + limits_.answer_timeout_ns <= now) {
+    if (!p.timed_out && p.sent_at + timeout_of(p.purpose) <= now) {
       ++stats_.timeouts;
       Trace& trace = traces_.at(p.trace);
       switch (p.purpose) {
@@ -244,7 +255,7 @@ void TraceSchedule::expire(Nanos now) {
           break;
         case Purpose::Suspect:
           p.timed_out = true;
-          if (p.ttl <= trace.hops.size()) count(trace.hops[p.ttl - 1U], nullptr, 0);
+          if (p.ttl <= trace.hops.size()) count_silence(trace.hops[p.ttl - 1U]);
           break;
         case Purpose::Trial:
           p.timed_out = true;
@@ -300,7 +311,7 @@ void TraceSchedule::on_answer(const IcmpParse& parsed, Nanos now) {
   if (pending.purpose == Purpose::Suspect) {
     if (pending.ttl > trace.hops.size()) return;
     Hop& hop = trace.hops[pending.ttl - 1U];
-    if (!pending.timed_out) count(hop, &answer, now - pending.sent_at);
+    if (!pending.timed_out) keep_answer(hop, pending, answer, now);
     // It also tells the hop.
     if (answer.responder == trace.destination) return;
     hop.answered_at = now;
@@ -317,7 +328,7 @@ void TraceSchedule::on_answer(const IcmpParse& parsed, Nanos now) {
   Hop& hop = trace.hops[pending.ttl - 1U];
   if (!pending.timed_out) {
     hop.in_flight = false;
-    count(hop, &answer, now - pending.sent_at);
+    keep_answer(hop, pending, answer, now);
   }
   hop.unanswered = 0;
   hop.answered_at = now;
@@ -392,8 +403,10 @@ model::PathTrace TraceSchedule::result(const Trace& trace) const {
 }
 
 std::vector<model::PathTrace> TraceSchedule::take_changed(Nanos now) {
+  expire(now);
   std::vector<model::PathTrace> out;
   for (auto& [id, trace] : traces_) {
+    for (Hop& hop : trace.hops) count_answers(hop, now);
     const bool counted = std::any_of(trace.hops.begin(), trace.hops.end(), [](const Hop& hop) { return hop.sent > 0; });
     const Nanos pause = counted ? limits_.counted_report_ns : limits_.refresh_ns;
     if (!trace.changed && now - trace.emitted_at < pause) continue;

@@ -9,6 +9,7 @@
 //   address), the other ports' hop is taken to be that router until it is measured; one disagreement withdraws that;
 // - a path under suspicion is asked all along its way as often as its routers bear, before any other;
 // - what was asked and answered is counted, for judging; packets that a router was asked beyond its budget are not;
+//   an answer counts when its timeout would have, or whoever asks early would see only those who answered;
 // - silence is unknown: asked again with back-off, never loss, and never erases what was known (a path must stay known
 //   when its link dies), until keep_ns is over.
 // Not thread safe.
@@ -48,7 +49,8 @@ struct TraceLimits {
   RouterLimits routers;
   double rate_per_s = 50, burst = 20;  // of everything sent
   Nanos answer_timeout_ns = kSecond;
-  unsigned tries = 3;  // before a hop counts as silent
+  Nanos suspect_timeout_ns = 300 * kMillisecond;  // of packets of paths under suspicion: what counts is told soon
+  unsigned tries = 3;                             // before a hop counts as silent
   Nanos silent_back_off_max_ns = 60 * kSecond;
   Nanos refresh_ns = 60 * kSecond;  // each hop is asked again this often, budget allowing
   Nanos keep_ns = 600 * kSecond;    // a hop that fell silent stays known this long
@@ -109,6 +111,10 @@ class TraceSchedule {
 
  private:
   enum class Purpose : std::uint8_t { Course, Suspect, Trial };
+  struct Answer {
+    Nanos counts_at = 0, rtt_ns = 0;
+    std::uint8_t tos = 0;  // as it arrived at the router
+  };
   struct Hop {
     std::string address;
     Nanos answered_at = 0;
@@ -118,8 +124,9 @@ class TraceSchedule {
     unsigned asked = 0;
     bool in_flight = false;
     Nanos suspect_due = 0;
-    std::uint16_t sent = 0, answered = 0, ce = 0, ecn_capable = 0;  // their end known, since the last report
+    std::uint16_t sent = 0, answered = 0, ce = 0, ecn_capable = 0;  // timeout over, since the last report
     std::vector<Nanos> rtts_ns;                                     // of those answered
+    std::vector<Answer> answers;                                    // that are not counted yet
   };
   struct Trace {
     TraceRequest request;
@@ -184,7 +191,12 @@ class TraceSchedule {
   bool held_back(const Hop& hop, Nanos now) const;
   TraceSend make(std::uint64_t id, Trace& trace, std::uint8_t ttl, const std::string& charged, Purpose purpose,
                  Nanos now);
-  static void count(Hop& hop, const IcmpAnswer* answer, Nanos rtt_ns);
+  Nanos timeout_of(Purpose purpose) const {
+    return purpose == Purpose::Suspect ? limits_.suspect_timeout_ns : limits_.answer_timeout_ns;
+  }
+  static void count_silence(Hop& hop);
+  static void count_answers(Hop& hop, Nanos now);
+  void keep_answer(Hop& hop, const Pending& pending, const IcmpAnswer& answer, Nanos now) const;
   std::uint16_t new_token();
   std::uint64_t scope(const std::string& name);
   void forget(std::uint64_t id, Nanos now);

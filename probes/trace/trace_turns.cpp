@@ -190,8 +190,7 @@ Nanos TraceSchedule::wake_at(Nanos now) {
   if (!trial_.router.empty() && trial_.sent < routers_.trial_packets()) at = std::min(at, trial_.due);
   if (trial_.router.empty() && !anything_suspected()) at = std::min(at, routers_.next_trial(now).value_or(at));
   for (const auto& [token, p] : pending_) {
-    const Nanos timeouts = p.timed_out ? kLateFactor : 1;
-    at = std::min(at, p.sent_at + timeouts * limits_.answer_timeout_ns);
+    at = std::min(at, p.sent_at + (p.timed_out ? kLateFactor * limits_.answer_timeout_ns : timeout_of(p.purpose)));
   }
   const bool suspected = anything_suspected();
   const double lacking = overall_.last == 0 ? 0 : 1 - overall_.tokens;

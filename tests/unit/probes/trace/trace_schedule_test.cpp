@@ -1,5 +1,6 @@
 #include "probes/trace/trace_schedule.h"
 
+#include <cstdlib>
 #include <functional>
 #include <set>
 
@@ -482,6 +483,39 @@ TEST_CASE("a path under suspicion is asked all along, counted hop by hop and rep
   CHECK(sum[2][2] == sum[2][1]);
   CHECK(sum[3][1] * 10 > sum[3][0] * 4);
   CHECK(sum[3][1] * 10 < sum[3][0] * 6);
+}
+
+TEST_CASE("an answer counts when its timeout would have: no report sees only those who answered", "[trace]") {
+  TraceLimits limits;
+  limits.counted_report_ns = 50 * kMillisecond;
+  FakeNetwork net = FakeNetwork(limits);
+  net.answers_burst = net.answers_per_s = 1e6;
+  unsigned crossed = 0;
+  bool sick = false;
+  net.route = [&](std::uint16_t port, std::uint8_t ttl) -> std::string {
+    if (sick && ttl == 3 && ++crossed % 2 == 0) return "";
+    return clos(port, ttl);
+  };
+  auto suspect = request(49152);
+  REQUIRE(net.schedule.set_requests({suspect}, net.now));
+  net.run(30 * kSecond);
+  (void)net.schedule.take_changed(net.now);
+  sick = true;
+  suspect.probes_per_hop_per_s = 20;
+  REQUIRE(net.schedule.set_requests({suspect}, net.now));
+  int asked = 0;
+  int answered = 0;
+  for (int step = 0; step < 40; ++step) {
+    net.run(50 * kMillisecond);
+    for (const auto& trace : net.schedule.take_changed(net.now)) {
+      if (trace.hops.size() < 3) continue;
+      asked += trace.hops[2].sent;
+      answered += trace.hops[2].answered;
+    }
+    INFO("after " << (step + 1) * 50 << " ms: " << answered << " of " << asked << " answered");
+    CHECK(std::abs(2 * answered - asked) <= 1);
+  }
+  CHECK(asked >= 30);
 }
 
 TEST_CASE("paths under suspicion are asked no more than their routers answer, and hardly an answer is lost",
