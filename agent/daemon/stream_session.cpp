@@ -120,6 +120,7 @@ void StreamSession::on_welcome(const wire::Welcome& welcome) {
   store_.acknowledge(welcome.last_stored);
   // Only after a collision of epochs: numbers the aggregator has seen from someone must not be used again.
   next_sequence_ = std::max(next_sequence_, welcome.last_stored + 1);
+  ever_sent_up_to_ = std::max(ever_sent_up_to_, welcome.last_stored);
   reconnect_hint_ns_ = std::max<Nanos>(welcome.reconnect_after_ns, 0);
   last_refusal_.clear();
   last_failure_.clear();
@@ -145,6 +146,13 @@ void StreamSession::on_event(std::uint64_t attempt, LinkEvent&& event) {
     }
   } else if (const auto* ack = std::get_if<wire::Ack>(&event)) {
     if (state_ != StreamState::Connected) return;
+    if (ack->sequence > ever_sent_up_to_) {
+      // It does not know what it stored, so what it says of the batches below is not believed either. The next Welcome
+      // tells where it stands: what it lacks goes again from there, what it has it ignores.
+      fail("the aggregator acknowledged batch " + std::to_string(ack->sequence) + ", the last one sent is " +
+           std::to_string(ever_sent_up_to_));
+      return;
+    }
     stats_.records_rejected += ack->rejected_records;
     store_.acknowledge(std::min(ack->sequence, sent_up_to_));
     pump();

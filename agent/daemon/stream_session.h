@@ -1,6 +1,7 @@
 // The agent's side of the stream: an explicit state machine over links. Batches are numbered, kept until acknowledged,
 // and sent again after a reconnect from where the aggregator's Welcome says it stands; the aggregator ignores what it
-// has, so nothing is doubled. All methods on the main loop's thread; nothing blocks.
+// has, so nothing is doubled. An acknowledgement beyond the last batch sent breaks the protocol: it frees nothing and
+// ends the link, and the next Welcome says what is stored. All methods on the main loop's thread; nothing blocks.
 //
 //   Inactive    no address
 //   Connecting  transport and call under way            -> Handshake, Backoff
@@ -97,8 +98,8 @@ class StreamSession {
   Nanos reconnect_hint_ns_ = 0;
   bool write_in_flight_ = false;
   std::uint64_t next_sequence_ = 1;
-  std::uint64_t sent_up_to_ = 0;  // in this session
-  std::uint64_t ever_sent_up_to_ = 0;
+  std::uint64_t sent_up_to_ = 0;       // in this session
+  std::uint64_t ever_sent_up_to_ = 0;  // under this epoch
   Goodbye goodbye_ = Goodbye::None;
   wire::Goodbye goodbye_words_;
   Nanos goodbye_by_ns_ = 0;

@@ -16,6 +16,22 @@ constexpr Nanos kRefusedRetry = 5 * kSecond;
 constexpr Nanos kSuspectInterval = kSecond;
 constexpr Nanos kNever = INT64_MAX;
 
+// fe80::/10, and what IPv4 hosts give themselves.
+bool stays_on_link(const model::Gid& gid) {
+  return gid.is_link_local() || (gid.is_ipv4_mapped() && gid.raw[12] == 169 && gid.raw[13] == 254);
+}
+
+// The hello goes by the kernel's routes, probes by the two GIDs: a hello that is answered does not say that probes can
+// arrive. Why they cannot; empty when nothing is known against it.
+std::string why_no_way(const model::Gid& own, const model::Gid& theirs) {
+  if (own.is_zero() || theirs.is_zero()) return "";
+  if (own.is_ipv4_mapped() != theirs.is_ipv4_mapped()) return "there is no way between an IPv4 and an IPv6 GID";
+  if (stays_on_link(own) != stays_on_link(theirs)) {
+    return "there is no way between a link-local and a routed GID";
+  }
+  return "";
+}
+
 }  // namespace
 
 HelloClient::HelloClient(HelloOptions options, const FabricKey& key, RejectCounters& rejects, Send send, Found found,
@@ -107,7 +123,8 @@ void HelloClient::on_answer(const HelloPacket& answer, Nanos now) {
   peer.nonce = 0;
   peer.tries = 0;
   peer.refused = 0;
-  if (answer.refusal != Refusal::None || answer.lanes.empty()) {
+  const std::string no_way = why_no_way(options_.gid, answer.gid);
+  if (answer.refusal != Refusal::None || answer.lanes.empty() || !no_way.empty()) {
     peer.state = PeerState::Refused;
     const std::string who = answer.name + " at " + to_text(peer.address, peer.port);
     if (answer.refusal == Refusal::TableFull) {
@@ -115,8 +132,11 @@ void HelloClient::on_answer(const HelloPacket& answer, Nanos now) {
     } else if (answer.refusal == Refusal::OtherTransport) {
       peer.reason = who + " answers over " + (answer.transport == WireTransport::Udp ? "UDP" : "RDMA") + ", " +
                     options_.local + " probes over " + (options_.transport == WireTransport::Udp ? "UDP" : "RDMA");
-    } else {
+    } else if (answer.refusal != Refusal::None || no_way.empty()) {
       peer.reason = who + " has no responder lane";
+    } else {
+      peer.reason = who + " answers from GID " + answer.gid.to_string() + ", " + options_.local + " probes from GID " +
+                    options_.gid.to_string() + ": " + no_way + "; let both ends use GIDs of one kind";
     }
     due_at(peer, now + kRefusedRetry);
     if (peer.info) {

@@ -64,6 +64,45 @@ TEST_CASE("metrics: own cost is user and system time, told apart (perftest 337)"
   CHECK(find(samples, "weft_process_cpu_seconds_total", "system")->value == 40);
 }
 
+TEST_CASE("metrics: own cost of probing is told with its values: throttled, own delay, fewest free buffers",
+          "[agent]") {
+  MetricsPage page;
+  EngineReport first = report(40);
+  first.stats.throttled = 7;
+  first.stats.own_delay_max_ns = 250 * kMicrosecond;
+  first.stats.responder_low_water = 12;
+  EngineReport udp = report(3);
+  udp.spec.device = "eth0";
+  page.add({first, udp});
+  auto samples = page.samples({});
+  const auto value = [&](std::string_view name, const std::string& device) {
+    const auto* sample = find(samples, name, device);
+    REQUIRE(sample != nullptr);
+    return sample->value;
+  };
+  CHECK(value("weft_probe_throttled_total", "rxe0") == 7);
+  CHECK(value("weft_probe_own_delay_seconds", "rxe0") == 250e-6);
+  CHECK(value("weft_probe_responder_free_buffers", "rxe0") == 12);
+  // What a transport cannot know is left out, not zero.
+  CHECK(value("weft_probe_throttled_total", "eth0") == 0);
+  CHECK(find(samples, "weft_probe_responder_free_buffers", "eth0") == nullptr);
+
+  // The count adds up; delay and buffers are those of the newest report, better or worse.
+  first.stats.throttled = 9;
+  first.stats.own_delay_max_ns = 40 * kMicrosecond;
+  first.stats.responder_low_water = 3;
+  page.add({first});
+  samples = page.samples({});
+  CHECK(value("weft_probe_throttled_total", "rxe0") == 9);
+  CHECK(value("weft_probe_own_delay_seconds", "rxe0") == 40e-6);
+  CHECK(value("weft_probe_responder_free_buffers", "rxe0") == 3);
+  // Opened anew, the engine counts from zero again.
+  first.stats.throttled = 2;
+  page.add({first});
+  samples = page.samples({});
+  CHECK(value("weft_probe_throttled_total", "rxe0") == 11);
+}
+
 TEST_CASE("metrics: the page of each agent says whose it is, so that two never fall into one series (rpingmesh PR 44)",
           "[agent]") {
   PageInput first, second;

@@ -225,17 +225,56 @@ TEST_CASE("stream: one write is in flight at a time", "[agent]") {
   CHECK(rig.wire.batches.size() == 2);
 }
 
-TEST_CASE("stream: an acknowledgement of what was never sent frees nothing", "[agent]") {
+TEST_CASE("stream: an acknowledgement of what was never sent frees nothing and ends the link", "[agent]") {
+  test::expect_log("acknowledged batch 1000000, the last one sent is 1");
   Rig rig;
   rig.connect();
   rig.push("a");
   rig.event(LinkWritten{});
   rig.event(wire::Ack{1'000'000, 3});
+  CHECK(rig.session.state() == StreamState::Backoff);
+  CHECK(rig.wire.open_links == 0);
+  CHECK(rig.store.records() == 1);
+  CHECK(rig.session.stats().records_rejected == 0);
+  CHECK(rig.session.stats().failures == 1);
+  // Its Welcome is the truth: what is not stored goes again, with its old number.
+  rig.wait_out_backoff();
+  CHECK(rig.wire.hellos.back().first_unacknowledged == 1);
+  rig.welcome(0);
+  REQUIRE(rig.wire.batches.size() == 2);
+  CHECK(rig.wire.batches[1].sequence == 1);
+  CHECK(rig.wire.batches[1].records == std::vector<std::string>{"a"});
+  rig.event(LinkWritten{});
+  rig.event(wire::Ack{1, 0});
   CHECK(rig.store.records() == 0);
-  CHECK(rig.session.stats().records_rejected == 3);
   rig.push("b");
   CHECK(rig.wire.batches.back().sequence == 2);
-  CHECK(rig.store.records() == 1);
+  CHECK(test::logged().size() == 1);
+}
+
+TEST_CASE("stream: an acknowledgement that runs ahead of a resend is no error, and nothing is lost or sent twice over",
+          "[agent]") {
+  test::expect_log("not connected to the aggregator");
+  Rig rig;
+  rig.connect();
+  for (const char* bytes : {"a", "b"}) {
+    rig.push(bytes);
+    rig.event(LinkWritten{});
+  }
+  rig.event(LinkClosed{"restart"});
+  rig.wait_out_backoff();
+  rig.welcome(0);
+  // Both were stored after all, before the first is written again.
+  rig.event(wire::Ack{2, 0});
+  CHECK(rig.session.state() == StreamState::Connected);
+  rig.event(LinkWritten{});
+  rig.event(wire::Ack{2, 0});
+  rig.event(LinkWritten{});
+  rig.event(wire::Ack{2, 0});
+  CHECK(rig.store.records() == 0);
+  CHECK(rig.wire.batches.size() == 4);
+  CHECK(rig.session.stats().records_sent == 2);
+  CHECK(rig.session.stats().failures == 1);
 }
 
 TEST_CASE("stream: a refusal is logged once with its reason and tried again slowly", "[agent]") {

@@ -246,6 +246,66 @@ TEST_CASE("hello: refusals are said in words, and probing stops", "[ping]") {
   CHECK_THAT(f.status().reason, ContainsSubstring("answers over UDP") && ContainsSubstring("probes over RDMA"));
 }
 
+TEST_CASE(
+    "hello: ends whose GIDs have no way to each other are told apart in words, with both (uccl 803: compare ends)",
+    "[ping]") {
+  struct Row {
+    const char* own;
+    const char* theirs;
+    const char* why;  // empty: fits
+  };
+  const Row rows[] = {
+      {"10.0.1.2", "fd00::3", "no way between an IPv4 and an IPv6 GID"},
+      {"fd00::1", "10.0.3.2", "no way between an IPv4 and an IPv6 GID"},
+      {"fe80::1", "fd00::3", "no way between a link-local and a routed GID"},
+      {"fd00::1", "fe80::3", "no way between a link-local and a routed GID"},
+      {"169.254.7.1", "10.0.3.2", "no way between a link-local and a routed GID"},
+      {"fe80::1", "fe80::3", ""},
+      {"169.254.7.1", "169.254.7.3", ""},
+      {"fd00::1", "2001:db8::3", ""},
+      {"10.0.1.2", "192.168.3.2", ""},
+  };
+  for (const Row& row : rows) {
+    INFO(row.own << " and " << row.theirs);
+    Fixture f;
+    f.options.gid = *model::Gid::parse(row.own);
+    f.start();
+    f.add();
+    f.run(0);
+    HelloPacket answer = f.answer(false);
+    answer.gid = *model::Gid::parse(row.theirs);
+    f.reply(answer);
+    if (*row.why == '\0') {
+      CHECK(f.status().state == PeerState::Ready);
+      CHECK(f.found.size() == 1);
+      continue;
+    }
+    CHECK(f.status().state == PeerState::Refused);
+    CHECK_THAT(f.status().reason, ContainsSubstring(row.why) && ContainsSubstring(row.own) &&
+                                      ContainsSubstring(row.theirs) && ContainsSubstring("h3/rxe0") &&
+                                      ContainsSubstring("rxe0 (10.0.1.2)"));
+    CHECK(f.found.empty());  // nothing is sent, so nothing can be lost
+    f.run(5 * kSecond);
+    f.reply(f.answer(false));  // from 10.0.3.2 again
+    const bool fits = std::string(row.own) == "10.0.1.2";
+    CHECK((f.status().state == PeerState::Ready) == fits);
+  }
+}
+
+TEST_CASE("hello: a peer whose GID comes to have no way to ours is probed no more", "[ping]") {
+  Fixture f;
+  f.add();
+  f.run(0);
+  f.reply(f.answer(false));
+  CHECK(f.status().state == PeerState::Ready);
+  f.run(20 * kSecond);
+  HelloPacket moved = f.answer();
+  moved.gid = *model::Gid::parse("fe80::3");
+  f.reply(moved);
+  CHECK(f.status().state == PeerState::Refused);
+  CHECK(f.found.back().info.lanes.empty());
+}
+
 TEST_CASE("hello: many targets are asked side by side within a budget, and all of them (sichek PR 110)", "[ping]") {
   Fixture f;
   f.options.max_hellos_per_s = 50;
