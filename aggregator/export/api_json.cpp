@@ -249,7 +249,8 @@ std::string links_json(const Snapshot& snapshot, std::size_t limit) {
 
 std::string hosts_json(const Snapshot& snapshot, std::size_t limit) {
   return table(snapshot, "hosts", snapshot.hosts, limit, [&](const localise::HostView& host) -> json {
-    json out = {{"host", host.host}, {"state", host.state}};
+    const auto said = [](const std::string& text) { return text.empty() ? json(nullptr) : json(text); };
+    json out = {{"host", host.host}, {"state", host.state}, {"rail", said(host.rail)}, {"pod", said(host.pod)}};
     const bool heard = host.last_contact_ns > 0;
     const Nanos age = snapshot.monotonic_ns - host.last_contact_ns;
     out["last_contact"] = heard ? time_or_null(snapshot.wall_ns - age) : json(nullptr);

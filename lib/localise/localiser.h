@@ -67,6 +67,7 @@ struct LinkView {
 struct HostView {
   std::string host;
   std::string state;          // "reporting" | "silent" | "stopped" | "restarting"
+  std::string rail, pod;      // by the topology file; empty: not said
   Nanos last_contact_ns = 0;  // monotonic, of receipt
   std::optional<model::Inventory> inventory;
   std::optional<model::HostHealth> health;

@@ -47,9 +47,7 @@ Result<Topology> Topology::parse(std::string_view toml, const std::string& file_
   }
   for (ConfigTable& row : root.tables("host")) {
     std::string name = row.required_text("name");
-    // Rail and pod are for people and exporters: which leaf a port is cabled to says what localising needs.
-    static_cast<void>(row.text("rail"));
-    static_cast<void>(row.text("pod"));
+    topology.places_[name] = {row.text("rail"), row.text("pod")};
     if (!name.empty() && !model::valid_name(name)) {
       row.reject("name", "'" + name + "' is no valid name");
     } else if (switches.count(name) != 0 || !hosts.insert(name).second) {
@@ -106,6 +104,11 @@ std::optional<std::size_t> Topology::link_of(const std::string& address) const {
 std::string Topology::tier_of(const std::string& node) const {
   const auto found = tier_by_switch_.find(node);
   return found == tier_by_switch_.end() ? "" : found->second;
+}
+
+HostPlace Topology::place_of(const std::string& host) const {
+  const auto found = places_.find(host);
+  return found == places_.end() ? HostPlace{} : found->second;
 }
 
 std::optional<std::string> Topology::leaf_of(const std::string& host_port) const {

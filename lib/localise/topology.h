@@ -14,6 +14,12 @@
 
 namespace weft::localise {
 
+// What a topology file says of a host besides its cables. For people and exporters: which leaf a port is cabled to says
+// what localising needs, and a host with a port on each of several rails has no one rail.
+struct HostPlace {
+  std::string rail, pod;  // empty: not said
+};
+
 struct Switch {
   std::string name;
   std::string tier;  // "leaf" | "spine" | "core" | ""
@@ -37,6 +43,8 @@ class Topology {
   const std::vector<Switch>& switches() const { return switches_; }
   const std::vector<std::string>& hosts() const { return hosts_; }
   const std::vector<Link>& links() const { return links_; }
+  // Nothing said of a host that is not in the file.
+  HostPlace place_of(const std::string& host) const;
   // Node ("s1", "h1/rxe0") that owns the address.
   std::optional<std::string> node_of(const std::string& address) const;
   // Index in links() of the cable that the address is an end of: tells parallel cables apart.
@@ -50,6 +58,7 @@ class Topology {
   std::string fabric_;
   std::vector<Switch> switches_;
   std::vector<std::string> hosts_;
+  std::map<std::string, HostPlace> places_;
   std::vector<Link> links_;
   std::map<std::string, std::string> node_by_address_;
   std::map<std::string, std::size_t> link_by_address_;

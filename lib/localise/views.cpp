@@ -189,6 +189,9 @@ std::vector<HostView> Views::hosts(Nanos now) const {
         view.state = "silent";
         break;
     }
+    const HostPlace place = fabric_.topology().place_of(name);
+    view.rail = place.rail;
+    view.pod = place.pod;
     view.last_contact_ns = host.last_contact.value_or(0);
     view.inventory = host.inventory;
     view.health = host.health;

@@ -1,7 +1,8 @@
 // Speaks the stream as agents do, for tests of the real aggregator process: one command a line in, one JSON object a
 // line out. Streams have names chosen by the test.
 //   open STREAM FABRIC AGENT EPOCH     hello; the answer comes as welcome
-//   batch STREAM SEQ WINDOWS           that many path windows and a health record
+//   batch STREAM SEQ WINDOWS [LOST]    that many path windows, of 10 probes each, and a health record
+//   big STREAM SEQ MIB                 one message of more than so many MiB
 //   garbage STREAM SEQ                 one good record among malformed ones
 //   finding STREAM SEQ SUBJECT on|off  the agent's own finding host_overloaded
 //   goodbye STREAM SECONDS
@@ -9,6 +10,7 @@
 //   close STREAM
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -91,10 +93,12 @@ class Stream {
   std::thread reader_;
 };
 
-std::string window(const std::string& agent, unsigned index) {
+std::string window(const std::string& agent, unsigned index, std::uint32_t lost = 0) {
   model::PathWindow out;
   out.key = {agent + "/rxe0", "peer" + std::to_string(index) + "/rxe0", 49152, 49153};
-  out.sent = out.acked = 10;
+  out.sent = 10;
+  out.acked = 10 - lost;
+  out.lost_unknown = lost;
   out.rtt_median_ns = 1'000'000;
   return wire::encode_record(out);
 }
@@ -132,9 +136,15 @@ int main(int argc, char** argv) {
     wire::Batch batch;
     if (command == "batch") {
       unsigned windows = 0;
-      in >> batch.sequence >> windows;
-      for (unsigned i = 0; i < windows; ++i) batch.records.push_back(window(stream.agent, i));
+      std::uint32_t lost = 0;
+      in >> batch.sequence >> windows >> lost;  // lost stays 0 where the line ends
+      for (unsigned i = 0; i < windows; ++i) batch.records.push_back(window(stream.agent, i, std::min(lost, 10U)));
       batch.records.push_back(wire::encode_record(model::HostHealth{}));
+      stream.send(batch);
+    } else if (command == "big") {
+      std::size_t mib = 0;
+      in >> batch.sequence >> mib;
+      for (std::size_t i = 0; i <= mib * 4; ++i) batch.records.emplace_back(256 * 1024, 'x');
       stream.send(batch);
     } else if (command == "garbage") {
       in >> batch.sequence;

@@ -34,7 +34,8 @@ def wait_for(what, condition, seconds=PATIENCE):
 
 
 class Aggregator:
-    def __init__(self, folder, store=None, ports=(0, 0)):
+    def __init__(self, folder, store=None, ports=(0, 0), config=None):
+        self.config = ["--config", config] if config else []
         self.folder = pathlib.Path(folder)
         self.store = store or self.folder / "weft.db"
         self.ports = ports
@@ -45,7 +46,7 @@ class Aggregator:
         self.log = self.folder / f"log-{time.monotonic_ns()}"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [AGGREGATOR, "--fabric", "lab", "--store", self.store, "--listen-grpc", f"127.0.0.1:{self.ports[0]}",
+                [AGGREGATOR, *self.config, "--fabric", "lab", "--store", self.store, "--listen-grpc", f"127.0.0.1:{self.ports[0]}",
                  "--listen-http", f"127.0.0.1:{self.ports[1]}"], stderr=log)
         found = wait_for("the line that says where it listens", self._listening)
         self.ports = (int(found[1]), int(found[2]))
@@ -72,6 +73,10 @@ class Aggregator:
             if line.startswith(name + " "):
                 return float(line.rsplit(" ", 1)[1])
         return None
+
+    def resident_mib(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) / 1024
 
     def kill(self):
         self.process.kill()
@@ -181,6 +186,35 @@ class AggregatorProcess(unittest.TestCase):
         wait_for("the reload", lambda: "thresholds reloaded" in log.read_text())
         self.assertIsNone(process.poll())
 
+    def test_a_changed_threshold_acts_after_the_reload(self):
+        config = self.folder / "a.toml"
+        config.write_text("[localise]\nloss_ratio_raise = 0.05\nloss_ratio_clear = 0.01\n")
+        aggregator = self.aggregator(config=config)
+        agents = self.agents(aggregator)
+        for name in ("h1", "peer0"):
+            agents.tell("open", name, "lab", name, 1)
+            agents.wait(name, "welcome")
+        sequence = 0
+
+        def state():
+            # One of ten probes is lost, all the time; both hosts report.
+            nonlocal sequence
+            sequence += 1
+            agents.tell("batch", "h1", sequence, 1, 1)
+            agents.tell("batch", "peer0", sequence, 0)
+            time.sleep(0.2)
+            return {cell["state"] for cell in aggregator.get("/api/v1/mesh")["mesh"]
+                    if (cell["from"], cell["to"]) == ("h1/rxe0", "peer0/rxe0")}
+
+        wait_for("10 % are over 5 %", lambda: state() == {"loss"})
+        config.write_text("[localise]\nloss_ratio_raise = 0.5\nloss_ratio_clear = 0.01\n")
+        aggregator.process.send_signal(signal.SIGHUP)
+        wait_for("10 % are under 50 %", lambda: state() == {"ok"})
+        config.write_text("[localise]\nloss_ratio_raise = 0.02\nloss_ratio_clear = 0.01\n")
+        aggregator.process.send_signal(signal.SIGHUP)
+        wait_for("10 % are over 2 %", lambda: state() == {"loss"})
+        self.assertEqual(aggregator.log.read_text().count("thresholds reloaded"), 2)
+
     def test_kill_in_mid_stream_loses_and_doubles_nothing_acknowledged(self):
         aggregator = self.aggregator()
         agents = self.agents(aggregator)
@@ -244,6 +278,44 @@ class AggregatorProcess(unittest.TestCase):
         agents = self.agents(aggregator)
         agents.tell("silent", "a")
         self.assertEqual(agents.wait("a", "end")["code"], 3)
+
+    def test_messages_over_4_mib_end_their_stream_and_nobody_elses(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        agents.tell("open", "good", "lab", "h1", 1)
+        agents.wait("good", "welcome")
+        before = aggregator.resident_mib()
+        for number in range(20):
+            name = f"big{number}"
+            agents.tell("open", name, "lab", name, 1)
+            agents.wait(name, "welcome")
+            agents.tell("big", name, 1, 4 + number)
+            self.assertEqual(agents.wait(name, "end")["code"], 8)  # RESOURCE_EXHAUSTED
+            self.assertEqual(agents.seen(name, "ack"), [])
+            agents.tell("batch", "good", number + 1, 1)
+            agents.wait("good", "ack", lambda e, n=number: e["sequence"] == n + 1)
+        # Of 280 MiB sent none is kept.
+        wait_for("memory is given back", lambda: aggregator.resident_mib() < before + 64)
+        self.assertEqual(agents.seen("good", "end"), [])
+        wait_for("only the good one is left", lambda: aggregator.get("/api/v1/status")["agents"]["connected"] == 1)
+        self.assertEqual(aggregator.metric("weft_stream_records_total"), 20 * 2)
+
+    def test_many_silent_streams_are_cut_off_and_counted_while_others_are_served(self):
+        aggregator = self.aggregator()
+        agents = self.agents(aggregator)
+        silent = [f"s{number}" for number in range(100)]
+        for name in silent:
+            agents.tell("silent", name)
+        agents.tell("open", "good", "lab", "h1", 1)
+        agents.wait("good", "welcome")
+        agents.tell("batch", "good", 1, 1)
+        agents.wait("good", "ack", lambda e: e["sequence"] == 1)
+        for name in silent:
+            self.assertEqual(agents.wait(name, "end")["code"], 3)
+        wait_for("each is counted", lambda: aggregator.metric('weft_stream_refused_total{reason="protocol"}') == 100)
+        agents.tell("batch", "good", 2, 1)
+        agents.wait("good", "ack", lambda e: e["sequence"] == 2)
+        self.assertEqual(agents.seen("good", "end"), [])
 
     def test_of_two_streams_of_one_agent_the_newer_epoch_stands(self):
         aggregator = self.aggregator()

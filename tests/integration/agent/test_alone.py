@@ -83,7 +83,7 @@ class Running(unittest.TestCase):
         bad = self.bench.write("bad.key", "b" * 64)
         first = self.bench.agent(1, targets=[2], key_file=good, hello_port=self.hello_port)
         second = self.bench.agent(2, key_file=bad, hello_port=self.hello_port)
-        until("the stranger is counted", lambda: (second.metric("weft_probe_rejected_total") or 0) > 0)
+        until("the stranger is counted", lambda: (second.metric("weft_probe_rejected_total", reason="bad_mac") or 0) > 0)
         self.assertEqual(first.metric("weft_probe_acknowledged_total") or 0, 0)
         self.assertEqual(second.metric("weft_probe_answered_total") or 0, 0)
 

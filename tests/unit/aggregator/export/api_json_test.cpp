@@ -150,3 +150,95 @@ TEST_CASE("api: tables say how many rows there are when they are cut", "[aggrega
   CHECK(hosts["hosts"][0]["health"].is_null());
   CHECK(hosts["hosts"][0]["last_contact"].is_null());
 }
+
+TEST_CASE("api: a mesh cell, a path and a link carry every number they were given, each under its own name",
+          "[aggregator]") {
+  Snapshot s = snapshot();
+  auto views = std::make_shared<Snapshot::Views>();
+  views->mesh.push_back({"h1/rxe0", "h3/rxe0", 200, 13, 5, 187, 1'500'000, 2'500'000, 4, "loss"});
+  views->paths.push_back({{"h1/rxe0", "h3/rxe0", 49'152, 57'001},
+                          {"h1/rxe0", "l1", "s1", "l2", "h3/rxe0"},
+                          {"h3/rxe0", "l2", "s2", "l1", "h1/rxe0"},
+                          50,
+                          6,
+                          2,
+                          1,
+                          4,
+                          3,
+                          41,
+                          39,
+                          1'600'000});
+  views->paths.push_back({{"h3/rxe0", "h1/rxe0", 1, 2}, {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, std::nullopt});
+  views->links.push_back({"s1", "l2", 11.5, 230, 17, 6, 210, true});
+  views->links.push_back({"l2", "s1", NAN, 0, 0, 0, 0, false});
+  s.views = views;
+
+  const json mesh = json::parse(mesh_json(s, 9));
+  CHECK(mesh["schema"] == 1);
+  CHECK(mesh["at"] == weft::format_rfc3339(kNow));
+  CHECK(mesh["total"] == 1);
+  CHECK(mesh["mesh"] == json::parse(R"([{"from": "h1/rxe0", "to": "h3/rxe0", "sent": 200, "lost": 13, "ce": 5,
+      "ecn_capable": 187, "rtt_median_ns": 1500000, "rtt_p90_ns": 2500000, "paths": 4, "state": "loss"}])"));
+
+  const json paths = json::parse(paths_json(s, 9));
+  CHECK(paths["total"] == 2);
+  CHECK(paths["paths"][0] == json::parse(R"({"from": "h1/rxe0", "to": "h3/rxe0", "forward_port": 49152,
+      "return_port": 57001, "forward": ["h1/rxe0", "l1", "s1", "l2", "h3/rxe0"],
+      "back": ["h3/rxe0", "l2", "s2", "l1", "h1/rxe0"], "sent": 50, "lost_forward": 6, "lost_back": 2,
+      "lost_unknown": 1, "ce_forward": 4, "ce_back": 3, "ecn_forward": 41, "ecn_back": 39,
+      "rtt_median_ns": 1600000})"));
+  CHECK(paths["paths"][1]["forward"] == json::array());
+  CHECK(paths["paths"][1]["rtt_median_ns"].is_null());
+
+  const json links = json::parse(links_json(s, 9));
+  CHECK(links["links"][0] == json::parse(R"({"from": "s1", "to": "l2", "probes_per_s": 11.5, "crossed": 230,
+      "lost": 17, "ce": 6, "ecn_capable": 210, "covered": true})"));
+  CHECK(links["links"][1]["probes_per_s"].is_null());
+  CHECK(links["links"][1]["covered"] == false);
+}
+
+TEST_CASE("api: a host is told with its devices, endpoints, limits and health, and when it was heard", "[aggregator]") {
+  Snapshot s = snapshot();
+  s.monotonic_ns = 500 * kSecond;
+  weft::localise::HostView host;
+  host.host = "h1";
+  host.state = "reporting";
+  host.rail = "3";
+  host.last_contact_ns = 497 * kSecond;
+  host.inventory.emplace();
+  host.inventory->host = "h1";
+  host.inventory->kernel = "6.1.0";
+  host.inventory->version = "0.1.0";
+  model::RdmaPort port;
+  port.number = 2;
+  port.state = model::PortState::Active;
+  port.link_layer = model::LinkLayer::Ethernet;
+  port.rate_bits_per_s = 100'000'000'000;
+  port.netdev = "eth1";
+  host.inventory->devices = {{"rxe0", "rxe", "", "", {port}}};
+  host.inventory->endpoints = {{"rxe0", "rdma", "10.0.1.2", 47'910, 1, {49'152}, {57'001}}};
+  host.inventory->limitations = {{"rnic:h1/rxe1", "no permission", "add the group rdma"}};
+  host.health.emplace();
+  host.health->window_ns = kSecond;
+  host.health->max_gap_ns = 7'000'000;
+  host.health->total_gap_ns = 9'000'000;
+  host.health->cpu_pressure_some = 0.25;
+  host.health->responder_low_water = 31;
+  host.health->probes_throttled = 4;
+  s.hosts = {host};
+
+  const json hosts = json::parse(hosts_json(s, 9));
+  CHECK(hosts["total"] == 1);
+  json expected = json::parse(
+      R"({"host": "h1", "state": "reporting", "rail": "3", "pod": null, "kernel": "6.1.0", "version": "0.1.0",
+      "devices": [{"name": "rxe0", "driver": "rxe", "ports": [{"number": 2, "rate_bits_per_s": 100000000000,
+                   "netdev": "eth1"}]}],
+      "endpoints": [{"device": "rxe0", "transport": "rdma", "address": "10.0.1.2", "hello_port": 47910}],
+      "limitations": [{"subject": "rnic:h1/rxe1", "why": "no permission", "how": "add the group rdma"}],
+      "health": {"max_gap_ns": 7000000, "total_gap_ns": 9000000, "window_ns": 1000000000, "cpu_pressure_some": 0.25,
+                 "responder_low_water": 31, "probes_throttled": 4}})");
+  expected["last_contact"] = weft::format_rfc3339(kNow - 3 * kSecond);
+  expected["devices"][0]["ports"][0]["state"] = model::to_string(model::PortState::Active);
+  expected["devices"][0]["ports"][0]["link_layer"] = model::to_string(model::LinkLayer::Ethernet);
+  CHECK(hosts["hosts"][0] == expected);
+}

@@ -243,6 +243,91 @@ TEST_CASE("the plan of a small fabric is a full mesh within the budget, and stan
   CHECK(sim.plans() == before);
 }
 
+TEST_CASE("each directed link of a small fabric gets its ten probes a second within the budget, and so it stays",
+          "[localiser]") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SimConfig config;
+    config.seed = seed;
+    Simulator sim(config);
+    sim.run(60);
+    for (int round = 0; round < 6; ++round) {
+      const auto links = sim.localiser().links(sim.now());
+      CHECK(links.size() == 16);  // 4 cables to hosts, 4 between switches, both ways
+      for (const auto& link : links) {
+        INFO("seed " << seed << ": " << link.from << ">" << link.to << " at " << link.probes_per_s << "/s");
+        CHECK(link.probes_per_s >= 10);
+        CHECK(link.covered);
+      }
+      sim.run(10);
+    }
+    for (const auto& [host, plan] : sim.plans()) {
+      double total = 0;
+      for (const auto& target : plan.targets) {
+        for (const auto& path : target.paths) total += path.probes_per_s;
+      }
+      CHECK(total <= config.localiser.probes_per_s_per_endpoint);
+    }
+  }
+}
+
+TEST_CASE("a link that no probe crosses any more is uncovered, named and counted, until it is probed again",
+          "[localiser]") {
+  std::string text = "[[switch]]\nname = \"l1\"\n";
+  for (const char* host : {"h1", "h2", "h3"}) {
+    text += std::string("[[host]]\nname = \"") + host + "\"\n[[link]]\na = \"" + host + "/rxe0\"\nb = \"l1\"\n";
+  }
+  const auto topology = Topology::parse(text, "x");
+  REQUIRE(topology.has_value());
+  const auto localiser = Localiser::create({}, *topology);
+  Nanos now = kT;
+  const auto run = [&](int seconds, double to_third) {
+    for (int second = 0; second < seconds; ++second) {
+      now += kSecond;
+      for (const char* host : {"h1", "h2", "h3"}) localiser->on_contact(host, now);
+      const auto probe = [&](const char* from, const char* to, std::uint32_t sent) {
+        model::PathWindow w = window(sent, sent, 0);
+        w.key.from = from;
+        w.key.to = to;
+        localiser->on_window(w, now);
+      };
+      probe("h1/rxe0", "h2/rxe0", 10);
+      probe("h2/rxe0", "h1/rxe0", 10);
+      if (to_third > 0) probe("h1/rxe0", "h3/rxe0", static_cast<std::uint32_t>(to_third));
+    }
+    return localiser->coverage(now);
+  };
+  const std::vector<std::string> third{"link:h3>l1", "link:l1>h3"};
+  const auto sorted = [](std::vector<std::string> names) {
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  auto coverage = run(10, 10);
+  CHECK(coverage.links == 6);
+  CHECK(coverage.covered == 6);
+  CHECK(coverage.uncovered.empty());
+  CHECK(coverage.ready);
+
+  coverage = run(7, 0);
+  CHECK(coverage.links == 6);
+  CHECK(coverage.covered == 4);
+  CHECK(sorted(coverage.uncovered) == third);
+  CHECK_FALSE(coverage.ready);
+  for (const auto& link : localiser->links(now)) {
+    const bool silenced = link.from == "h3" || link.to == "h3";
+    CHECK(link.covered == !silenced);
+    if (silenced) CHECK(link.probes_per_s == 0);
+  }
+
+  // A trickle is not coverage.
+  coverage = run(10, 5);
+  CHECK(coverage.covered == 4);
+  CHECK(sorted(coverage.uncovered) == third);
+
+  coverage = run(7, 10);
+  CHECK(coverage.covered == 6);
+  CHECK(coverage.ready);
+}
+
 TEST_CASE("ports are asked for until each spine has three for each pair", "[localiser]") {
   SimConfig config;
   config.ports = 8;

@@ -17,6 +17,15 @@ std::uint64_t hash(std::uint64_t h, const std::string& text) {
 constexpr double kRouterRate = 0.9, kRouterBurst = 5, kTokensLeft = 1;
 constexpr Nanos kWallOffset = 1'700'000'000 * kSecond;
 
+std::string host_of(const std::string& port) { return port.substr(0, port.find('/')); }
+
+unsigned device_of(const std::string& port) { return port.ends_with("/rxe1") ? 1 : 0; }
+
+std::string port_name(const std::string& host, unsigned device) { return host + "/rxe" + std::to_string(device); }
+
+// What chance goes by: of rxe0 the host's name.
+std::string chance_name(const std::string& port) { return device_of(port) == 0 ? host_of(port) : port; }
+
 }  // namespace
 
 std::uint64_t Random::next() {
@@ -50,10 +59,14 @@ Simulator::Simulator(SimConfig config) : config_(config), random_(config.seed), 
 std::string Simulator::address_of(const std::string& node, const std::string& from) const {
   if (!config_.inbound_addresses) return "192.0." + std::to_string(node[0] == 'l' ? 1 : 2) + "." + node.substr(1);
   const auto number = [](const std::string& name) { return std::stoul(name.substr(1)); };
-  if (node[0] == 'h')
-    return "10.255." + std::to_string(number(node) / 60) + "." + std::to_string(number(node) % 60 * 4 + 2);
-  if (from[0] == 'h')
-    return "10.255." + std::to_string(number(from) / 60) + "." + std::to_string(number(from) % 60 * 4 + 1);
+  // The device by the leaf at its cable's other end.
+  const auto host_cable = [&](const std::string& host, const std::string& leaf, unsigned end) {
+    const unsigned device = config_.devices > 1 && leaf == leaf_of(hosts_.at(host), 1) ? 1 : 0;
+    return "10." + std::to_string(255 - device) + "." + std::to_string(number(host) / 60) + "." +
+           std::to_string(number(host) % 60 * 4 + end);
+  };
+  if (node[0] == 'h') return host_cable(node, from, 2);
+  if (from[0] == 'h') return host_cable(from, node, 1);
   const std::string& leaf = node[0] == 'l' ? node : from;
   const std::string& spine = node[0] == 's' ? node : from;
   return "10." + std::to_string(number(leaf)) + "." + std::to_string(number(spine)) + (node[0] == 'l' ? ".1" : ".2");
@@ -73,8 +86,10 @@ void Simulator::build_topology() {
   const bool inbound = config_.inbound_addresses;
   config_.inbound_addresses = true;
   for (const auto& [name, host] : hosts_) {
-    const std::string leaf = "l" + std::to_string(host.leaf + 1);
-    cable(name + "/rxe0", leaf, address_of(name, leaf), address_of(leaf, name));
+    for (unsigned device = 0; device < config_.devices; ++device) {
+      const std::string leaf = leaf_of(host, device);
+      cable(port_name(name, device), leaf, address_of(name, leaf), address_of(leaf, name));
+    }
   }
   for (unsigned l = 1; l <= config_.leaves; ++l) {
     for (unsigned s = 1; s <= config_.spines; ++s) {
@@ -93,11 +108,21 @@ unsigned Simulator::spine_of(const std::string& from, const std::string& to, std
   return static_cast<unsigned>(hash(hash(config_.seed * 77 + port * 2654435761ULL, from), to) >> 7) % config_.spines;
 }
 
+std::string Simulator::leaf_of(const SimHost& host, unsigned device) const {
+  return "l" + std::to_string((host.leaf + device) % config_.leaves + 1);
+}
+
 std::vector<std::string> Simulator::way(const std::string& from, const std::string& to, std::uint16_t port) const {
-  const std::string a = "l" + std::to_string(hosts_.at(from).leaf + 1);
-  const std::string b = "l" + std::to_string(hosts_.at(to).leaf + 1);
-  if (a == b) return {from, a, to};
-  return {from, a, "s" + std::to_string(spine_of(from, to, port) + 1), b, to};
+  const std::string a = leaf_of(hosts_.at(host_of(from)), device_of(from));
+  const std::string b = leaf_of(hosts_.at(host_of(to)), device_of(to));
+  if (a == b) return {host_of(from), a, host_of(to)};
+  const std::string spine = "s" + std::to_string(spine_of(chance_name(from), chance_name(to), port) + 1);
+  return {host_of(from), a, spine, b, host_of(to)};
+}
+
+// Of the device's queue pairs that send probes; those that answer are 8000 above.
+std::uint16_t Simulator::first_port(const std::string& port) const {
+  return static_cast<std::uint16_t>(49152 + hash(hosts_.at(host_of(port)).epoch, chance_name(port)) % 1000 * 16);
 }
 
 void Simulator::both_ways(const std::string& a, const std::string& b, LinkFault fault) {
@@ -109,22 +134,23 @@ void Simulator::send_inventory(const std::string& name) {
   const SimHost& host = hosts_.at(name);
   model::Inventory inventory;
   inventory.host = name;
-  if (host.device) {
+  for (unsigned number = 0; number < config_.devices; ++number) {
+    if (number == 0 && !host.device) continue;
     model::RdmaDevice device;
-    device.name = "rxe0";
+    device.name = "rxe" + std::to_string(number);
     device.driver = "rxe";
     model::RdmaPort port;
-    port.state = host.port_up ? model::PortState::Active : model::PortState::Down;
+    port.state = number != 0 || host.port_up ? model::PortState::Active : model::PortState::Down;
     device.ports.push_back(port);
     inventory.devices.push_back(device);
     model::ProbeEndpoint endpoint;
-    endpoint.device = "rxe0";
+    endpoint.device = device.name;
     endpoint.transport = "rdma";
-    endpoint.address = address_of(name, "l1");
+    endpoint.address = address_of(name, leaf_of(host, number));
     endpoint.hello_port = 18515;
     endpoint.responder_epoch = host.epoch;
+    const std::uint16_t base = first_port(port_name(name, number));
     for (unsigned p = 0; p < config_.ports; ++p) {
-      const auto base = static_cast<std::uint16_t>(49152 + hash(host.epoch, name) % 1000 * 16);
       endpoint.prober_ports.push_back(static_cast<std::uint16_t>(base + p));
       endpoint.responder_ports.push_back(static_cast<std::uint16_t>(base + 8000 + p));
     }
@@ -175,21 +201,26 @@ double Simulator::stall_ms(const std::string& host, double at) const {
   return ms;
 }
 
-bool Simulator::host_away(const SimHost& host, double) const { return host.frozen || host.stopped || !host.device; }
+bool Simulator::away(const SimHost& host, unsigned device) {
+  return host.frozen || host.stopped || (device == 0 && !host.device);
+}
 
 void Simulator::probe_path(SimHost& host, const model::PlanTarget& target, std::uint16_t forward, std::uint16_t back,
                            double rate, double at) {
-  const std::string to = target.to.substr(0, target.to.find('/'));
+  const std::string to = host_of(target.to);
   const auto responder = hosts_.find(to);
   if (responder == hosts_.end()) return;
   SimHost& peer = responder->second;
   model::PathWindow window;
-  window.key = {host.name + "/rxe0", target.to, forward, back};
+  window.key = {host.name + "/" + target.from_device, target.to, forward, back};
+  const unsigned device = device_of(window.key.from);
+  const unsigned peer_device = device_of(target.to);
+  const auto of_first = [](unsigned number, double loss) { return number == 0 ? loss : 0; };
   window.responder_epoch = peer.epoch;
   Sent& sent = sent_[window.key];
-  const std::vector<std::string> out = way(host.name, to, forward);
-  const std::vector<std::string> in = way(to, host.name, back);
-  const bool cable_down = !host.port_up;
+  const std::vector<std::string> out = way(window.key.from, target.to, forward);
+  const std::vector<std::string> in = way(target.to, window.key.from, back);
+  const bool cable_down = device == 0 && !host.port_up;
 
   sent.credit += rate;
   const auto count = static_cast<unsigned>(sent.credit);
@@ -212,11 +243,12 @@ void Simulator::probe_path(SimHost& host, const model::PlanTarget& target, std::
       return true;
     };
     const bool refused = host.peers_refused.count(to) != 0 || peer.peers_refused.count(host.name) != 0;
-    if (refused || random_.chance(host.send_loss) || !cross(out, probe.ce_out, probe.bleach_out) ||
-        random_.chance(peer.receive_loss) || host_away(peer, probe.sent_at) || !peer.port_up) {
+    if (refused || random_.chance(of_first(device, host.send_loss)) || !cross(out, probe.ce_out, probe.bleach_out) ||
+        random_.chance(of_first(peer_device, peer.receive_loss)) || away(peer, peer_device) ||
+        (peer_device == 0 && !peer.port_up)) {
       probe.outcome = 1;
-    } else if (random_.chance(peer.send_loss) || !cross(in, probe.ce_back, probe.bleach_back) ||
-               random_.chance(host.receive_loss)) {
+    } else if (random_.chance(of_first(peer_device, peer.send_loss)) || !cross(in, probe.ce_back, probe.bleach_back) ||
+               random_.chance(of_first(device, host.receive_loss))) {
       probe.outcome = 2;
     }
     const double base = config_.noise.rtt_ms * (0.6 + 0.2 * double(hash(9, window.key.from + window.key.to) % 5));
@@ -284,12 +316,13 @@ void Simulator::probe_path(SimHost& host, const model::PlanTarget& target, std::
   localiser_->on_window(window, static_cast<Nanos>(at * 1e9));
 }
 
-void Simulator::trace(SimHost& host, const std::string& to, std::uint16_t port, double at, unsigned counted) {
+void Simulator::trace(SimHost& host, unsigned device, const std::string& to, std::uint16_t port, double at,
+                      unsigned counted) {
   model::PathTrace trace;
-  trace.from = host.name + "/rxe0";
-  trace.to = to + "/rxe0";
+  trace.from = port_name(host.name, device);
+  trace.to = to;
   trace.source_port = port;
-  const std::vector<std::string> nodes = way(host.name, to, port);
+  const std::vector<std::string> nodes = way(trace.from, to, port);
   double arrive = 1;  // share of probes that get this far
   double delay = 0;
   double ce = 0;
@@ -301,7 +334,7 @@ void Simulator::trace(SimHost& host, const std::string& to, std::uint16_t port, 
       delay += fault->second.delay_ms;
       ce = 1 - (1 - ce) * (1 - fault->second.ce);
     }
-    if (!host.port_up) arrive = 0;
+    if (device == 0 && !host.port_up) arrive = 0;
     model::TraceHop hop;
     hop.ttl = static_cast<std::uint8_t>(k);
     unsigned tries = counted == 0 ? 2 : counted;
@@ -318,7 +351,7 @@ void Simulator::trace(SimHost& host, const std::string& to, std::uint16_t port, 
       marked += random_.chance(ce) ? 1 : 0;
     }
     // What answered once is known from then on.
-    const std::string way_point = host.name + ">" + to + ":" + std::to_string(port) + "/" + std::to_string(k);
+    const std::string way_point = trace.from + ">" + to + ":" + std::to_string(port) + "/" + std::to_string(k);
     if (answered > 0) known_hops_.insert(way_point);
     const bool seen = known_hops_.count(way_point) != 0;
     if (seen) hop.address = address_of(nodes[k], nodes[k - 1]);
@@ -357,14 +390,13 @@ void Simulator::agent_second(SimHost& host, double at) {
     localiser_->on_health(host.name, health, received);
   }
   const auto plan = plans_.find(host.name);
-  if (plan == plans_.end() || !host.device) return;
-  const auto base = static_cast<std::uint16_t>(49152 + hash(host.epoch, host.name) % 1000 * 16);
+  if (plan == plans_.end()) return;
   unsigned budget = config_.hosts_per_leaf * config_.leaves > 64 ? 60 : 24;  // traces a second
   for (const model::PlanTarget& target : plan->second.targets) {
-    const std::string to = target.to.substr(0, target.to.find('/'));
-    const auto peer = hosts_.find(to);
-    if (peer == hosts_.end()) continue;
-    const auto peer_base = static_cast<std::uint16_t>(49152 + hash(peer->second.epoch, to) % 1000 * 16);
+    const std::string own = host.name + "/" + target.from_device;
+    if (away(host, device_of(own)) || hosts_.count(host_of(target.to)) == 0) continue;
+    const std::uint16_t base = first_port(own);
+    const std::uint16_t peer_base = first_port(target.to);
     for (const model::PlanPath& path : target.paths) {
       std::uint16_t forward = path.forward_port;
       std::uint16_t back = path.return_port;
@@ -382,11 +414,11 @@ void Simulator::agent_second(SimHost& host, double at) {
     // Its own probe ports towards the peer, and its answering ports: refreshed every half minute, paced.
     for (unsigned p = 0; p < 2 * config_.ports; ++p) {
       const auto port = static_cast<std::uint16_t>(p < config_.ports ? base + p : base + 8000 + p - config_.ports);
-      double& last = traced_at_[host.name][to + ":" + std::to_string(port)];
+      double& last = traced_at_[host.name][own + ">" + target.to + ":" + std::to_string(port)];
       if (budget == 0 || (last != 0 && at - last < 30)) continue;
       last = at;
       --budget;
-      trace(host, to, port, at, 0);
+      trace(host, device_of(own), target.to, port, at, 0);
     }
   }
   for (auto& [router, tokens] : router_tokens_) {
@@ -394,7 +426,8 @@ void Simulator::agent_second(SimHost& host, double at) {
   }
   if (config_.hop_counts) {
     for (const model::PlanTrace& wanted : plan->second.traces) {
-      trace(host, wanted.to.substr(0, wanted.to.find('/')), wanted.source_port, at, 5);
+      const unsigned device = device_of("/" + wanted.from_device);
+      if (!away(host, device)) trace(host, device, wanted.to, wanted.source_port, at, 5);
     }
   }
 }

@@ -42,6 +42,7 @@ struct Noise {
 
 struct SimConfig {
   unsigned leaves = 2, hosts_per_leaf = 2, spines = 2;
+  unsigned devices = 1;  // of each host: rxe0 on the host's leaf, rxe1 on the next one
   bool topology = true;
   bool inbound_addresses = true;  // routers answer from the interface the packet came in by
   bool hop_counts = true;         // agents count hops of traces that the plan asks for
@@ -62,13 +63,13 @@ struct LinkFault {
 struct SimHost {
   std::string name;
   unsigned leaf = 0;
-  bool frozen = false;   // SIGSTOP: neither answers nor reports nor probes
-  bool stopped = false;  // weftd ended
-  bool device = true, port_up = true;
+  bool frozen = false;                     // SIGSTOP: neither answers nor reports nor probes
+  bool stopped = false;                    // weftd ended
+  bool device = true, port_up = true;      // of rxe0
   bool reports = true;                     // false: only the management network is cut
   double hog = 0;                          // share of time that nothing is scheduled, in bursts
   unsigned report_every_s = 1;             // the main loop comes so late; it reports for all the time since
-  double receive_loss = 0, send_loss = 0;  // of the device
+  double receive_loss = 0, send_loss = 0;  // of rxe0
   std::uint64_t epoch = 1, agent_epoch = 1;
   std::set<std::string> peers_refused;  // pairs a filter drops
 };
@@ -127,14 +128,16 @@ class Simulator {
   };
 
   void build_topology();
+  // Of a port, "h1/rxe0".
   std::vector<std::string> way(const std::string& from, const std::string& to, std::uint16_t port) const;
-  const std::vector<int>& route_ids(const std::string& from, const std::string& to, std::uint16_t port);
+  std::string leaf_of(const SimHost& host, unsigned device) const;
+  std::uint16_t first_port(const std::string& port) const;
   std::string address_of(const std::string& node, const std::string& from) const;
   void agent_second(SimHost& host, double at);
   void probe_path(SimHost& host, const model::PlanTarget& target, std::uint16_t forward, std::uint16_t back,
                   double rate, double at);
-  void trace(SimHost& host, const std::string& to, std::uint16_t port, double at, unsigned counted);
-  bool host_away(const SimHost& host, double at) const;
+  void trace(SimHost& host, unsigned device, const std::string& to, std::uint16_t port, double at, unsigned counted);
+  static bool away(const SimHost& host, unsigned device);
   bool burst(const SimHost& host, double at) const;
   double stall_ms(const std::string& host, double at) const;
 

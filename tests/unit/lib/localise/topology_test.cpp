@@ -80,6 +80,23 @@ TEST_CASE("nodes are found by the addresses of their interfaces", "[topology]") 
   CHECK_FALSE(parsed->leaf_of("h2/rxe0").has_value());
 }
 
+TEST_CASE("rail and pod of a host are kept as they were said", "[topology]") {
+  const auto parsed = Topology::parse(kGood + "[[host]]\nname = \"h2\"\n", "fabric.toml");
+  REQUIRE(parsed.has_value());
+  CHECK(parsed->place_of("h1").rail == "0");
+  CHECK(parsed->place_of("h1").pod == "a");
+  CHECK(parsed->place_of("h2").rail.empty());
+  CHECK(parsed->place_of("h9").pod.empty());
+}
+
+TEST_CASE("a host with a port on each of two rails has a leaf for each port", "[topology]") {
+  const auto parsed =
+      Topology::parse(kGood + "[[switch]]\nname = \"l2\"\n[[link]]\na = \"h1/rxe1\"\nb = \"l2\"\n", "x");
+  REQUIRE(parsed.has_value());
+  CHECK(parsed->leaf_of("h1/rxe0") == "l1");
+  CHECK(parsed->leaf_of("h1/rxe1") == "l2");
+}
+
 TEST_CASE("a port that is cabled to two switches has no one leaf", "[topology]") {
   const auto parsed =
       Topology::parse(kGood + "[[switch]]\nname = \"l2\"\n[[link]]\na = \"h1/rxe0\"\nb = \"l2\"\n", "x");
