@@ -90,13 +90,43 @@ void choose_udp(const model::Inventory& inventory, const std::vector<NetInterfac
     add_udp(*found, is_address ? wanted : found->address, out);
   }
   if (!settings.interfaces.empty()) return;
+  const auto udp = [](const EndpointSpec& spec) { return !spec.rdma; };
+  // An interface of an RDMA port is of the fabric, whatever it is: software RoCE may sit on a bond or a VLAN.
+  for (const NetInterface& interface : interfaces) {
+    const bool of_rdma = std::any_of(out.specs.begin(), out.specs.end(), [&](const EndpointSpec& spec) {
+      return spec.rdma && spec.netdev == interface.name;
+    });
+    if (of_rdma && interface.up) add_udp(interface, interface.address, out);
+  }
+  if (std::any_of(out.specs.begin(), out.specs.end(), udp)) return;
   for (const NetInterface& interface : interfaces) {
     if (interface.up && interface.hardware && !interface.loopback) add_udp(interface, interface.address, out);
   }
-  if (out.specs.empty()) {
+  if (std::none_of(out.specs.begin(), out.specs.end(), udp)) {
     out.limitations.push_back({host, "no network interface with hardware behind it is up and has an address",
                                "name the interfaces to probe from in probe.interfaces"});
   }
+}
+
+model::Limitation udp_instead(const std::string& host, const std::vector<RdmaRefusal>& refused) {
+  constexpr std::size_t kNamed = 4;
+  std::string tried;
+  bool permission = false;
+  for (std::size_t i = 0; i < refused.size(); ++i) {
+    const EndpointSpec& spec = refused[i].spec;
+    permission = permission || refused[i].error.kind == Error::Kind::Permission;
+    if (i >= kNamed) continue;
+    const std::string place = spec.rdma_device + " port " + std::to_string(spec.rdma_port);
+    const std::string text = refused[i].error.message();
+    tried += (i > 0 ? "; " : "") + (text.rfind(place, 0) == 0 ? text : place + ": " + text);
+  }
+  if (refused.size() > kNamed) tried += "; and " + std::to_string(refused.size() - kNamed) + " more";
+  return {model::host_subject(host),
+          "no RDMA device can be used, so paths are probed over UDP and RNICs are not: " + tried,
+          std::string(permission ? "give weft's user read and write access to /dev/infiniband/uverbs*"
+                                 : "RDMA probes need a RoCE device with UD queue pairs, ib_uverbs, and a weft built "
+                                   "with libibverbs") +
+              "; RDMA is tried again by itself"};
 }
 
 unsigned prefix_of(const sockaddr* mask) {
@@ -119,11 +149,13 @@ bool device_allowed(const ProbeSettings& settings, const std::string& rdma_devic
 }
 
 EndpointChoice choose_endpoints(const model::Inventory& inventory, const std::vector<NetInterface>& interfaces,
-                                const ProbeSettings& settings, bool rdma_seen) {
+                                const ProbeSettings& settings, bool rdma_seen,
+                                const std::vector<RdmaRefusal>& refused) {
   EndpointChoice out;
   if (settings.transport != TransportChoice::Udp) choose_rdma(inventory, settings, out);
   const bool none = out.specs.empty();
-  if (settings.transport == TransportChoice::Rdma || (settings.transport == TransportChoice::Auto && rdma_seen)) {
+  const bool automatic = settings.transport == TransportChoice::Auto;
+  if (settings.transport == TransportChoice::Rdma || (automatic && rdma_seen && refused.empty())) {
     if (none) {
       out.limitations.push_back(
           {model::host_subject(inventory.host), "no RDMA device is here, so nothing is probed",
@@ -131,8 +163,10 @@ EndpointChoice choose_endpoints(const model::Inventory& inventory, const std::ve
     }
     return out;
   }
-  if (settings.transport == TransportChoice::Udp || none) {
-    if (settings.transport == TransportChoice::Auto) {
+  if (settings.transport == TransportChoice::Udp || none || !refused.empty()) {
+    if (automatic && !none) {
+      out.limitations.push_back(udp_instead(inventory.host, refused));
+    } else if (automatic) {
       out.limitations.push_back({model::host_subject(inventory.host),
                                  "no RDMA device is here: paths are probed over UDP, RNICs are not",
                                  "load the driver of the RNIC; rdma link shows devices"});

@@ -1,5 +1,5 @@
-// Which local addresses to probe from: each allowed RDMA device port, else (no RDMA device at all) UDP on interfaces.
-// Pure, except list_interfaces.
+// Which local addresses to probe from: each allowed RDMA device port, else (no RDMA device that can be used) UDP on
+// interfaces. Pure, except list_interfaces.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,15 @@ struct EndpointSpec {
   }
 };
 
+// An RDMA endpoint that this host or build cannot open.
+struct RdmaRefusal {
+  EndpointSpec spec;
+  Error error;  // Unsupported or Permission; the context names the step
+  bool operator==(const RdmaRefusal& other) const {
+    return spec.same_place(other.spec) && error.kind == other.error.kind && error.message() == other.error.message();
+  }
+};
+
 struct EndpointChoice {
   std::vector<EndpointSpec> specs;
   std::vector<model::Limitation> limitations;
@@ -46,8 +55,12 @@ struct EndpointChoice {
 
 // rdma_seen: an allowed RDMA device was there before. In automatic choice such a host does not fall back to UDP when
 // the device is gone: other paths would be measured under the same host's name.
+// refused: not empty when every RDMA endpoint was tried and none can be opened. In automatic choice UDP then probes
+// beside them, from the interfaces of these RDMA ports where they have addresses; the RDMA endpoints stay in the choice
+// and so are tried again.
 EndpointChoice choose_endpoints(const model::Inventory& inventory, const std::vector<NetInterface>& interfaces,
-                                const ProbeSettings& settings, bool rdma_seen);
+                                const ProbeSettings& settings, bool rdma_seen,
+                                const std::vector<RdmaRefusal>& refused = {});
 
 bool device_allowed(const ProbeSettings& settings, const std::string& rdma_device);
 

@@ -35,6 +35,7 @@ void EndpointKeeper::set_wanted(std::vector<EndpointSpec> specs) {
     const bool moved = !fresh && !slot.spec.same_place(spec);
     if (!fresh && !moved && spec.ready && !slot.spec.ready) slot.retry_at_ns = 0;  // the port came up: do not sit out
     slot.spec = std::move(spec);
+    if (moved) forget_verdict(slot);
     if (moved && slot.state == State::Open) close(slot);
   }
   for (auto it = slots_.begin(); it != slots_.end();) {
@@ -54,6 +55,7 @@ void EndpointKeeper::device_gone(const std::string& rdma_device) {
     slot.remedy = "it is used again by itself when it is back";
     slot.retry_at_ns = 0;
     slot.failures = 0;
+    forget_verdict(slot);
     if (slot.state == State::Open) {
       log::info("endpoints", "device is going; letting go of it", {{"device", device}});
       close(slot);
@@ -63,7 +65,10 @@ void EndpointKeeper::device_gone(const std::string& rdma_device) {
 
 void EndpointKeeper::device_back(const std::string& rdma_device) {
   for (auto& [device, slot] : slots_) {
-    if (rdma_device.empty() || slot.spec.rdma_device == rdma_device) slot.gone = false;
+    if (!rdma_device.empty() && slot.spec.rdma_device != rdma_device) continue;
+    slot.gone = false;
+    slot.retry_at_ns = 0;
+    slot.failures = 0;
   }
 }
 
@@ -72,6 +77,7 @@ void EndpointKeeper::reopen_all(EngineFactory factory) {
   for (auto& [device, slot] : slots_) {
     slot.retry_at_ns = 0;
     slot.failures = 0;
+    forget_verdict(slot);
     if (slot.state == State::Open) close(slot);
     // What is being opened now was made with the old settings: closed when it arrives.
     if (slot.state == State::Opening) slot.generation = 0;
@@ -120,6 +126,7 @@ void EndpointKeeper::opened(const std::string& device, std::uint64_t generation,
   if (!result) {
     slot.state = State::Waiting;
     slot.slow_reported = false;
+    if (!outdated) judge(slot, result.error());
     if (!slot.gone) fail(slot, result.error().message(), "");
     if (!slot.wanted) slots_.erase(found);
     return;
@@ -132,7 +139,8 @@ void EndpointKeeper::opened(const std::string& device, std::uint64_t generation,
     close(slot);
     return;
   }
-  slot.failures = 0;
+  slot.failures = slot.refused = 0;
+  slot.opens = true;
   slot.problem.clear();
   slot.last_progress = 0;
   slot.since_ns = slot.progressed_ns = clock_.monotonic_ns();
@@ -178,6 +186,41 @@ void EndpointKeeper::closed(const std::string& device, std::uint64_t generation)
     return;
   }
   tick();
+}
+
+void EndpointKeeper::judge(Slot& slot, const Error& error) {
+  if (error.kind == Error::Kind::Unsupported || error.kind == Error::Kind::Permission) {
+    ++slot.refused;
+    slot.opens = false;
+    slot.refusal = error;
+  } else if (error.kind != Error::Kind::NotFound) {  // that one is on its way out, which says nothing
+    // It got further than before: no time to lose.
+    if (slot.refused > 0) slot.failures = 0;
+    slot.refused = 0;
+    slot.opens = true;
+  }
+}
+
+void EndpointKeeper::forget_verdict(Slot& slot) {
+  slot.opens = false;
+  slot.refused = 0;
+}
+
+RdmaVerdict EndpointKeeper::rdma_verdict() const {
+  RdmaVerdict out;
+  bool untried = false;
+  for (const auto& [device, slot] : slots_) {
+    if (!slot.spec.rdma || !slot.wanted || slot.gone) continue;
+    if (slot.opens) return {RdmaVerdict::Use::Usable, {}};
+    if (slot.refused >= options_.refused_after) {
+      out.refusals.push_back({slot.spec, slot.refusal});
+    } else {
+      untried = untried || slot.spec.ready || slot.refused > 0;
+    }
+  }
+  if (untried || out.refusals.empty()) return {};
+  out.use = RdmaVerdict::Use::Refused;
+  return out;
 }
 
 void EndpointKeeper::fail(Slot& slot, std::string problem, std::string remedy) {

@@ -28,6 +28,17 @@ struct KeeperOptions {
   Nanos backoff_cap_ns = 30 * kSecond;
   Nanos gone_at_most_ns = 15 * kSecond;   // still listed this long after: it did not go after all
   Nanos stalled_after_ns = 20 * kSecond;  // ready peers and not one probe for this long: open anew
+  unsigned refused_after = 3;
+};
+
+struct RdmaVerdict {
+  enum class Use : std::uint8_t {
+    Unknown,  // some were not tried yet
+    Usable,   // one was opened, or failed for a reason that may pass
+    Refused   // none can be opened here
+  };
+  Use use = Use::Unknown;
+  std::vector<RdmaRefusal> refusals;  // when Refused
 };
 
 // What one engine had to say in a collection.
@@ -51,7 +62,7 @@ class EndpointKeeper {
   // The device is going: let go of it now. sysfs lists it until everyone has, so it is opened again only after
   // device_back, or after set_wanted once did not name it.
   void device_gone(const std::string& rdma_device);
-  // Empty: all (events were lost).
+  // Empty: all (events were lost). What failed is tried again now.
   void device_back(const std::string& rdma_device);
   // Closes and opens all anew (settings of engines changed).
   void reopen_all(EngineFactory factory);
@@ -68,6 +79,10 @@ class EndpointKeeper {
   void on_change(std::function<void()> changed) { changed_ = std::move(changed); }
   void close_all();
   bool all_closed() const;
+  // What opening of the RDMA endpoints has come to. Refusals say Unsupported or Permission; one counts after it came
+  // refused_after times in a row, as udev sets the rights of a node a moment after it appears. An endpoint whose port
+  // was never ACTIVE is not tried and does not count.
+  RdmaVerdict rdma_verdict() const;
   // A call into the device has not returned for slow_after_ns.
   bool any_stuck() const;
   // There are endpoints, and none of them can be worked with for that reason.
@@ -86,6 +101,9 @@ class EndpointKeeper {
     Nanos since_ns = 0;     // of the state
     Nanos retry_at_ns = 0;  // Waiting
     unsigned failures = 0;
+    bool opens = false;    // opened or failed for a reason that may pass, since it was last refused
+    unsigned refused = 0;  // in a row
+    Error refusal;
     bool slow_reported = false;
     std::string problem, remedy;  // of the last failure; empty when open
     std::uint64_t last_progress = 0;
@@ -99,6 +117,8 @@ class EndpointKeeper {
   void opened(const std::string& device, std::uint64_t generation, Result<std::unique_ptr<probes::Engine>> result);
   void closed(const std::string& device, std::uint64_t generation);
   void fail(Slot& slot, std::string problem, std::string remedy);
+  static void judge(Slot& slot, const Error& error);
+  static void forget_verdict(Slot& slot);
   void apply(Slot& slot);
   void watch_progress(Slot& slot, const EngineReport& report, bool starved);
   void changed() const {

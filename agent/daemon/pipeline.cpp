@@ -11,6 +11,9 @@ namespace weft::agent {
 namespace {
 
 constexpr Nanos kInventoryRefresh = 60 * kSecond;
+// Once a host has turned to UDP and back, RDMA has to be refused for this long before it turns again: a device that can
+// be used now and then does not make it change its transport each time.
+constexpr Nanos kRdmaTrust = 60 * kSecond;
 constexpr Nanos kRestartAllowance = 30 * kSecond;
 constexpr std::size_t kMaxSeenDevices = 256;
 constexpr std::size_t kMaxTraces = 1024;
@@ -52,6 +55,7 @@ Pipeline::Pipeline(Settings settings, Identity identity, PipelineParts parts)
     inventory_due_ = true;
     // Said at once, but after the keeper has finished what it is in the middle of.
     parts_.post([this] {
+      follow_refusals();
       apply_plan();
       report_inventory();
       session_->tick();
@@ -119,12 +123,35 @@ void Pipeline::choose() {
     const bool allowed = device_allowed(settings_.probe, device.name);
     if (allowed && seen_devices_.size() < kMaxSeenDevices) seen_devices_.insert(device.name);
   }
-  EndpointChoice choice = choose_endpoints(*inventory_, interfaces_, settings_.probe, !seen_devices_.empty());
+  EndpointChoice choice =
+      choose_endpoints(*inventory_, interfaces_, settings_.probe, !seen_devices_.empty(), refusals_);
   choice_limitations_ = std::move(choice.limitations);
   keeper_->set_wanted(std::move(choice.specs));
   report_inventory();
   session_->set_address(settings_.aggregator_address);
   session_->tick();
+}
+
+void Pipeline::follow_refusals() {
+  if (!inventory_ || stopping_ || settings_.probe.transport != TransportChoice::Auto) return;
+  RdmaVerdict verdict = keeper_->rdma_verdict();
+  const Nanos now = parts_.clock.monotonic_ns();
+  if (verdict.use == RdmaVerdict::Use::Refused) {
+    if (refusals_.empty()) {
+      if (rdma_again_ns_ && now - *rdma_again_ns_ < kRdmaTrust) return;
+      log::warning("endpoints", "no RDMA device can be used; probing over UDP instead");
+    }
+    if (std::exchange(refusals_, verdict.refusals) == verdict.refusals) return;
+  } else if (verdict.use == RdmaVerdict::Use::Usable) {
+    if (rdma_again_ns_) rdma_again_ns_ = now;
+    if (refusals_.empty()) return;
+    log::info("endpoints", "RDMA can be used; no longer probing over UDP instead");
+    refusals_.clear();
+    rdma_again_ns_ = now;
+  } else {
+    return;
+  }
+  choose();
 }
 
 void Pipeline::on_device_gone(const std::string& rdma_device) {
@@ -310,6 +337,7 @@ void Pipeline::on_second(model::HostHealth health) {
   keeper_->tick();
   collect(health.max_gap_ns >= Chores::kStarved_ns);
   if (!late) report();
+  follow_refusals();
   report_inventory();
   session_->tick();
 }
@@ -342,6 +370,8 @@ void Pipeline::reload(Settings settings) {
   if (trace_change) start_tracer();
   if (engines_change) {
     seen_devices_.clear();
+    refusals_.clear();
+    rdma_again_ns_.reset();
     keeper_->reopen_all(parts_.engines(settings_));
   }
   if (targets_change) apply_plan();

@@ -89,6 +89,8 @@ class Pipeline {
 
  private:
   void choose();
+  // Turns to UDP when RDMA is here but cannot be used, and back.
+  void follow_refusals();
   void apply_plan();
   void send(Record record);
   void report_inventory();
@@ -121,6 +123,8 @@ class Pipeline {
   std::string inventory_problem_;
   std::vector<model::Limitation> choice_limitations_;
   std::set<std::string> seen_devices_;  // allowed RDMA devices that were here since the start
+  std::vector<RdmaRefusal> refusals_;   // not empty: UDP is probed instead of RDMA
+  std::optional<Nanos> rdma_again_ns_;  // when it could last be used, since that ended once
   model::Inventory reported_;
   bool inventory_due_ = false;
   bool stopping_ = false;

@@ -93,6 +93,70 @@ TEST_CASE("endpoints: a host whose RDMA device went away does not turn to UDP", 
   CHECK(choice.limitations.size() == 1);
 }
 
+namespace {
+
+RdmaRefusal refusal(const std::string& device, Error::Kind kind, std::string message) {
+  RdmaRefusal out;
+  out.spec.device = out.spec.rdma_device = device;
+  out.spec.rdma = true;
+  out.error = make_error(kind, std::move(message));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "endpoints: RDMA that is here but cannot be used gives way to UDP on its interface, and says what was tried, why "
+    "and the way out",
+    "[agent]") {
+  const auto here = host({device("mlx5_0", model::PortState::Active)});
+  std::vector<NetInterface> interfaces = kInterfaces;
+  interfaces.push_back(interface("eth9", "192.168.0.2"));  // of management: RDMA says which one is of the fabric
+  const auto choice = choose_endpoints(
+      here, interfaces, ProbeSettings{}, true,
+      {refusal("mlx5_0", Error::Kind::Permission, "RDMA device mlx5_0: cannot open /dev/infiniband/uverbs0")});
+  REQUIRE(choice.specs.size() == 2);
+  CHECK(choice.specs[0].rdma);  // tried again
+  CHECK_FALSE(choice.specs[1].rdma);
+  CHECK(choice.specs[1].device == "eth1");
+  REQUIRE(choice.limitations.size() == 1);
+  const model::Limitation& said = choice.limitations[0];
+  CHECK(said.subject == "host:h1");
+  CHECK(said.why ==
+        "no RDMA device can be used, so paths are probed over UDP and RNICs are not: mlx5_0 port 1: RDMA device "
+        "mlx5_0: cannot open /dev/infiniband/uverbs0");
+  CHECK_THAT(said.how, ContainsSubstring("read and write access to /dev/infiniband/uverbs*"));
+
+  // A port that names no interface (EFA, InfiniBand): those with hardware.
+  auto nameless = here;
+  nameless.devices[0].ports[0].netdev.clear();
+  const auto other =
+      choose_endpoints(nameless, kInterfaces, ProbeSettings{}, true,
+                       {refusal("mlx5_0", Error::Kind::Unsupported, "mlx5_0 port 1: cannot create a UD queue pair")});
+  REQUIRE(other.specs.size() == 2);
+  CHECK(other.specs[1].device == "eth1");
+  CHECK_THAT(other.limitations.at(0).why, ContainsSubstring(": mlx5_0 port 1: cannot create"));
+  CHECK_THAT(other.limitations.at(0).how, ContainsSubstring("UD queue pairs"));
+}
+
+TEST_CASE("endpoints: transport rdma does not give way to UDP when RDMA cannot be used", "[agent]") {
+  ProbeSettings settings;
+  settings.transport = TransportChoice::Rdma;
+  const auto choice = choose_endpoints(host({device("mlx5_0", model::PortState::Active)}), kInterfaces, settings, true,
+                                       {refusal("mlx5_0", Error::Kind::Unsupported, "no UD")});
+  REQUIRE(choice.specs.size() == 1);
+  CHECK(choice.specs[0].rdma);
+}
+
+TEST_CASE("endpoints: many refusals are told in few words", "[agent]") {
+  std::vector<RdmaRefusal> refused;
+  for (int i = 0; i < 9; ++i)
+    refused.push_back(refusal("mlx5_" + std::to_string(i), Error::Kind::Unsupported, "no UD"));
+  const auto choice =
+      choose_endpoints(host({device("mlx5_0", model::PortState::Active)}), kInterfaces, ProbeSettings{}, true, refused);
+  CHECK_THAT(choice.limitations.at(0).why, ContainsSubstring("mlx5_3 port 1: no UD; and 5 more"));
+}
+
 TEST_CASE("endpoints: transport rdma never uses UDP, transport udp never RDMA", "[agent]") {
   ProbeSettings settings;
   settings.transport = TransportChoice::Rdma;

@@ -72,6 +72,61 @@ TEST_CASE("devices: one that blocks in opening hides no other and is reported (S
   CHECK_FALSE(rig.keeper.any_stuck());
 }
 
+TEST_CASE("devices: one that blocks in closing hides no other, is reported, and is opened again once it has returned",
+          "[agent]") {
+  test::expect_log("closing the device has not returned");
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  rig.threads.run_all();
+  rig.keeper.device_gone("rxe0");
+  REQUIRE(rig.threads.spawned.size() == 1);
+  auto blocked = std::move(rig.threads.spawned.front());
+  rig.threads.spawned.pop_front();
+  rig.wait(6 * kSecond);
+  rig.keeper.device_back("rxe0");
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  rig.wait(60 * kSecond);
+  CHECK(rig.devices["rxe0"].opened == 1);  // never a second call into a device that has not answered the first
+  CHECK(rig.keeper.any_stuck());
+  CHECK_FALSE(rig.keeper.all_stuck());
+  REQUIRE(rig.keeper.limitations().size() == 1);
+  CHECK(rig.keeper.limitations()[0].subject == "rnic:h1/rxe0");
+  CHECK_THAT(rig.keeper.limitations()[0].why, ContainsSubstring("closing the device has not returned"));
+  REQUIRE(rig.keeper.endpoints().size() == 1);
+  CHECK(rig.keeper.endpoints()[0].device == "rxe1");
+
+  blocked();
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].open == 1);
+  CHECK_FALSE(rig.keeper.any_stuck());
+  CHECK(rig.keeper.limitations().empty());
+}
+
+TEST_CASE("devices: all are stuck only when every one is, in opening or in closing, and no longer once one returns",
+          "[agent]") {
+  test::expect_log("opening the device has not returned");
+  test::expect_log("closing the device has not returned");
+  Rig rig;
+  CHECK_FALSE(rig.keeper.all_stuck());  // there is nothing to be stuck in
+  rig.keeper.set_wanted({spec("rxe0")});
+  rig.threads.run_all();
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  auto opening = std::move(rig.threads.spawned.front());
+  rig.threads.spawned.pop_front();
+  rig.wait(6 * kSecond);
+  CHECK(rig.keeper.any_stuck());
+  CHECK_FALSE(rig.keeper.all_stuck());
+  rig.keeper.device_gone("rxe0");
+  rig.threads.spawned.clear();  // its closing never returns
+  CHECK_FALSE(rig.keeper.all_stuck());
+  rig.wait(6 * kSecond);
+  CHECK(rig.keeper.all_stuck());
+  opening();
+  rig.threads.run_all();
+  CHECK_FALSE(rig.keeper.all_stuck());
+  CHECK(rig.keeper.endpoints().size() == 1);
+}
+
 TEST_CASE("devices: one that fails to open is tried again with growing waits, logged once", "[agent]") {
   test::expect_log("no permission for uverbs0");
   Rig rig;
@@ -94,6 +149,56 @@ TEST_CASE("devices: one that fails to open is tried again with growing waits, lo
   rig.wait(31 * kSecond);
   CHECK(rig.keeper.endpoints().size() == 1);
   CHECK(rig.keeper.limitations().empty());
+}
+
+TEST_CASE("devices: only when every one that was tried is refused again and again is RDMA refused", "[agent]") {
+  using Use = RdmaVerdict::Use;
+  test::expect_log("no permission");
+  test::expect_log("no UD");
+  test::expect_log("hello port taken");
+  Rig rig;
+  CHECK(rig.keeper.rdma_verdict().use == Use::Unknown);
+  rig.open_errors["rxe0"] = make_error(Error::Kind::Permission, "no permission");
+  rig.open_errors["rxe1"] = make_error(Error::Kind::Unsupported, "no UD");
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1"), spec("rxe2", false)});
+  rig.threads.run_all();
+  CHECK(rig.keeper.rdma_verdict().use == Use::Unknown);  // udev may be about to give the rights
+  for (int second = 0; second < 5; ++second) rig.wait(kSecond);
+  const RdmaVerdict verdict = rig.keeper.rdma_verdict();
+  CHECK(verdict.use == Use::Refused);
+  REQUIRE(verdict.refusals.size() == 2);  // the port that is down was not tried
+  CHECK(verdict.refusals[0].error.message() == "no permission");
+
+  // Neither a device that is going nor one that blocks in opening is usable for that.
+  rig.open_errors["rxe0"] = make_error(Error::Kind::NotFound, "no such device");
+  test::expect_log("no such device");
+  rig.wait(30 * kSecond);
+  CHECK(rig.keeper.rdma_verdict().use == Use::Refused);
+  rig.open_errors["rxe0"] = make_error(Error::Kind::Exhausted, "hello port taken");
+  rig.wait(31 * kSecond);
+  CHECK(rig.keeper.rdma_verdict().use == Use::Usable);
+  rig.open_errors.erase("rxe0");
+  rig.wait(kSecond);  // not half a minute: it got further than before
+  CHECK(rig.devices["rxe0"].open == 1);
+  CHECK(rig.keeper.rdma_verdict().use == Use::Usable);
+
+  // The one that worked has gone: those that are left cannot be used.
+  rig.keeper.device_gone("rxe0");
+  rig.threads.run_all();
+  CHECK(rig.keeper.rdma_verdict().use == Use::Refused);
+}
+
+TEST_CASE("devices: one that is added again is tried at once, whatever the wait", "[agent]") {
+  test::expect_log("ib_uverbs is not loaded");
+  Rig rig;
+  rig.open_errors["rxe0"] = make_error(Error::Kind::Unsupported, "ib_uverbs is not loaded");
+  rig.keeper.set_wanted({spec("rxe0")});
+  for (int second = 0; second < 60; ++second) rig.wait(kSecond);
+  rig.open_errors.clear();
+  rig.keeper.device_back("rxe0");
+  rig.keeper.tick();
+  rig.threads.run_all();
+  CHECK(rig.devices["rxe0"].open == 1);
 }
 
 TEST_CASE("devices: one that goes is let go at once, reported, and opened again when it is back", "[agent]") {

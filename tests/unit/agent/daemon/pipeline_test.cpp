@@ -16,6 +16,7 @@ model::Inventory inventory_with(std::vector<std::string> names, model::PortState
     device.name = std::move(name);
     model::RdmaPort port;
     port.state = state;
+    port.netdev = "eth1";
     device.ports.push_back(port);
     out.devices.push_back(std::move(device));
   }
@@ -88,7 +89,8 @@ class FakeLink final : public StreamLink {
 };
 
 struct Rig {
-  explicit Rig(Settings start = settings()) : pipeline(std::move(start), {"1.0", "6.1", "boot", 7}, parts()) {}
+  explicit Rig(Settings start = settings(), std::optional<Error> no_tracer = {})
+      : tracer_error(std::move(no_tracer)), pipeline(std::move(start), {"1.0", "6.1", "boot", 7}, parts()) {}
 
   FakeClock clock;
   test::FakeThreads threads;
@@ -97,6 +99,9 @@ struct Rig {
   std::vector<probes::TraceRequest> traced;
   std::vector<model::PathTrace> found;
   int factories = 0;
+  std::map<std::string, Error> open_errors;
+  std::vector<NetInterface> interfaces;
+  std::optional<Error> tracer_error;
   Pipeline pipeline;
 
   PipelineParts parts() {
@@ -110,17 +115,20 @@ struct Rig {
             [this](const Settings&) {
               ++factories;
               return EngineFactory([this](const EndpointSpec& spec) -> Result<std::unique_ptr<probes::Engine>> {
+                const auto error = open_errors.find(spec.device);
+                if (error != open_errors.end()) return error->second;
                 return std::unique_ptr<probes::Engine>(
                     std::make_unique<test::FakeEngine>(devices[spec.device], spec.device));
               });
             },
             [this](const Settings&) -> Result<std::unique_ptr<TraceSource>> {
+              if (tracer_error) return *tracer_error;
               return std::unique_ptr<TraceSource>(std::make_unique<FakeTracer>(traced, found));
             },
             [] { return 0.5; }};
   }
   void inventory(model::Inventory what) {
-    pipeline.on_inventory(std::move(what), {});
+    pipeline.on_inventory(std::move(what), interfaces);
     threads.run_all();
   }
   void second(model::HostHealth health = {}) {
@@ -164,6 +172,103 @@ TEST_CASE("pipeline: a device that goes is let go and reported at once, and open
   rig.second();
   CHECK(rig.devices["rxe0"].open == 1);
   CHECK(rig.aggregator.of<model::Inventory>().back().endpoints.size() == 1);
+}
+
+namespace {
+
+// A host whose only RDMA device cannot be opened, and what came of it within some seconds.
+struct RefusedRig : Rig {
+  explicit RefusedRig(Settings start = settings()) : Rig(std::move(start)) {
+    test::expect_log("no permission for uverbs0");
+    NetInterface eth1;
+    eth1.name = "eth1";
+    eth1.address = "10.0.1.2";
+    eth1.up = true;
+    interfaces = {eth1};
+    refuse();
+    inventory(inventory_with({"rxe0"}));
+    for (int i = 0; i < 5; ++i) second();
+  }
+  void refuse() { open_errors["rxe0"] = make_error(Error::Kind::Permission, "no permission for uverbs0"); }
+  bool udp() { return devices["eth1"].open == 1; }
+  bool says_udp() {
+    const auto& all = pipeline.reported().limitations;
+    return std::any_of(all.begin(), all.end(), [](const auto& one) {
+      return one.subject == "host:h1" && one.why.find("so paths are probed over UDP") != std::string::npos &&
+             one.why.find("rxe0 port 1: no permission for uverbs0") != std::string::npos;
+    });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("pipeline: RDMA that may not be used gives way to UDP, and comes back by itself when it may", "[agent]") {
+  test::expect_log("probing over UDP instead");
+  RefusedRig rig;
+  CHECK(rig.udp());
+  CHECK(rig.says_udp());
+  CHECK(rig.aggregator.of<model::Inventory>().back().endpoints.size() == 1);
+  for (int i = 0; i < 60; ++i) rig.second();
+  CHECK(rig.devices["eth1"].opened == 1);  // each try of RDMA leaves UDP alone
+
+  // While UDP holds the hello port, RDMA gets as far as that.
+  rig.open_errors["rxe0"] = make_error(Error::Kind::Exhausted, "hello port taken");
+  test::expect_log("hello port taken");
+  for (int i = 0; i < 31 && rig.udp(); ++i) rig.second();
+  rig.open_errors.clear();
+  for (int i = 0; i < 3; ++i) rig.second();
+  CHECK_FALSE(rig.udp());
+  CHECK(rig.devices["rxe0"].open == 1);
+  CHECK_FALSE(rig.says_udp());
+  CHECK(rig.pipeline.reported().limitations.empty());
+}
+
+TEST_CASE("pipeline: a device that can be used now and then does not make a host change its transport each time",
+          "[agent]") {
+  test::expect_log("probing over UDP instead");
+  test::expect_log("stopped");
+  RefusedRig rig;
+  int turns = 0;
+  for (int minute = 0; minute < 10; ++minute) {
+    rig.open_errors.clear();
+    rig.pipeline.on_device_back("rxe0");
+    for (int i = 0; i < 3; ++i) rig.second();
+    CHECK(rig.devices["rxe0"].open == 1);
+    rig.refuse();
+    rig.devices["rxe0"].failure = "stopped";
+    rig.second();
+    rig.devices["rxe0"].failure.clear();
+    const int before = rig.devices["eth1"].opened;
+    for (int i = 0; i < 20; ++i) rig.second();
+    turns += rig.devices["eth1"].opened - before;
+  }
+  CHECK(turns == 0);
+  for (int i = 0; i < 60; ++i) rig.second();
+  CHECK(rig.udp());
+}
+
+TEST_CASE("pipeline: transport rdma waits for RDMA, UDP is not asked", "[agent]") {
+  RefusedRig rig(settings("[probe]\ntransport = \"rdma\"\n"));
+  CHECK_FALSE(rig.udp());
+  CHECK(rig.pipeline.reported().endpoints.empty());
+  CHECK_FALSE(rig.pipeline.reported().limitations.empty());
+}
+
+TEST_CASE("pipeline: a driver that is unloaded because nobody could use it leaves UDP as it is", "[agent]") {
+  test::expect_log("probing over UDP instead");
+  RefusedRig rig;
+  rig.interfaces[0].hardware = true;
+  rig.pipeline.on_device_gone("rxe0");
+  rig.threads.run_all();
+  rig.inventory(inventory_with({}));
+  for (int i = 0; i < 30; ++i) rig.second();
+  CHECK(rig.udp());
+  CHECK(rig.devices["eth1"].opened == 1);
+  rig.open_errors.clear();
+  rig.inventory(inventory_with({"rxe0"}));
+  for (int i = 0; i < 3; ++i) rig.second();
+  CHECK(rig.devices["rxe0"].open == 1);
+  CHECK_FALSE(rig.udp());
 }
 
 TEST_CASE("pipeline: an inventory that cannot be read keeps the last one and says why", "[agent]") {
@@ -278,6 +383,44 @@ TEST_CASE("pipeline: a peer that refuses is a limitation with its reason, one th
   REQUIRE(limitations.size() == 1);
   CHECK(limitations[0].subject == "pair:h1>h3");
   CHECK(limitations[0].why == "wrong key");
+}
+
+TEST_CASE("pipeline: without CAP_NET_RAW nothing is traced, which is said with the way out, and probing goes on",
+          "[agent]") {
+  test::expect_log("paths cannot be traced");
+  Rig rig(settings(), make_error(Error::Kind::Permission, "raw socket: needs CAP_NET_RAW"));
+  rig.inventory(inventory_with({"rxe0"}));
+  rig.aggregator.events(model::ProbePlan{1, 0, {target("rxe0")}});
+  model::PathWindow window;
+  window.key = {"h1/rxe0", "h3/rxe0", 49152, 49153};
+  window.sent = window.acked = 10;
+  rig.devices["rxe0"].windows = {window};
+  rig.second();
+  CHECK(rig.devices["rxe0"].targets.size() == 1);
+  CHECK(rig.aggregator.of<model::PathWindow>() == std::vector<model::PathWindow>{window});
+  const auto limitations = rig.aggregator.of<model::Inventory>().back().limitations;
+  REQUIRE(limitations.size() == 1);
+  CHECK(limitations[0].subject == "host:h1");
+  CHECK_THAT(limitations[0].why, ContainsSubstring("needs CAP_NET_RAW"));
+  CHECK_THAT(limitations[0].how, ContainsSubstring("trace.enabled = false"));
+}
+
+TEST_CASE("pipeline: it no longer progresses when every device blocks in its driver, and does again when one returns",
+          "[agent]") {
+  test::expect_log("opening the device has not returned");
+  Rig rig;
+  CHECK(rig.pipeline.progressing());
+  rig.pipeline.on_inventory(inventory_with({"rxe0", "rxe1"}), {});
+  auto blocked = std::exchange(rig.threads.spawned, {});
+  REQUIRE(blocked.size() == 2);
+  for (int i = 0; i < 4; ++i) rig.second();
+  CHECK(rig.pipeline.progressing());
+  for (int i = 0; i < 4; ++i) rig.second();
+  CHECK_FALSE(rig.pipeline.progressing());
+  CHECK(rig.pipeline.reported().limitations.size() == 2);
+  blocked.front()();
+  rig.second();
+  CHECK(rig.pipeline.progressing());
 }
 
 TEST_CASE("pipeline: reload changes what can change and says what needs a restart", "[agent]") {
