@@ -10,12 +10,13 @@
 #include <cstring>
 #include <memory>
 
+#include "cli/bounded_call.h"
 #include "cli/host_inventory.h"
 #include "cli/stop.h"
 #include "lib/base/files.h"
+#include "lib/rdma/gid_choice.h"
 #include "probes/packet/fabric_key.h"
 #include "probes/ping/udp_transport.h"
-#include "probes/rdma/rdma_transport.h"
 #include "probes/trace/raw_socket.h"
 
 namespace weft::cli {
@@ -65,7 +66,8 @@ bool owns(const model::RdmaPort& port, const std::string& address) {
   return std::any_of(port.gids.begin(), port.gids.end(), [&](const auto& g) { return g.gid.to_string() == address; });
 }
 
-LocalPlace rdma_place(const model::RdmaDevice& device, const model::RdmaPort& port, std::string why) {
+LocalPlace rdma_place(const DirectOptions& options, const model::RdmaDevice& device, const model::RdmaPort& port,
+                      std::string why) {
   LocalPlace out;
   out.rdma = true;
   out.device = device.name;
@@ -73,6 +75,8 @@ LocalPlace rdma_place(const model::RdmaDevice& device, const model::RdmaPort& po
   out.netdev = port.netdev;
   out.rate_bits_per_s = port.rate_bits_per_s;
   out.why = std::move(why);
+  // The rule of the transport on the same table; that there is none usable is said by opening.
+  if (auto choice = rdma::choose_gid(device.name, port, options.gid_index)) out.gid = choice->reason;
   return out;
 }
 
@@ -85,6 +89,62 @@ LocalPlace udp_place(const std::string& source, std::string why) {
   out.why = std::move(why);
   return out;
 }
+
+using Opened = Result<std::unique_ptr<probes::Transport>>;
+
+// A place on its way to be open: RDMA devices open side by side, each on its own thread, so that one that blocks takes
+// no time from the others.
+struct Opening {
+  LocalPlace local;
+  std::optional<BoundedCall<Opened>> call;  // RDMA
+  std::optional<Result<std::size_t>> place;
+};
+
+Opening begin_opening(const DirectOptions& options, const LocalPlace& local, const EngineNeeds& needs,
+                      const DirectParts& parts) {
+  Opening out;
+  out.local = local;
+  if (!local.rdma) return out;
+  probes::RdmaTransportOptions rdma;  // no clock of ours: this may outlive us
+  rdma.device = local.device;
+  rdma.port = local.port;
+  rdma.gid_index = options.gid_index;
+  rdma.prober_ports = needs.answer ? 1 : needs.ports;
+  rdma.responder_ports = needs.ports;
+  rdma.responder = needs.answer;
+  rdma.max_payload_bytes = std::max<std::size_t>(rdma.max_payload_bytes, options.size_bytes);
+  out.call.emplace([open = parts.open_rdma, rdma] { return open(rdma); });
+  return out;
+}
+
+Opened finish_opening(Opening& opening, const EngineNeeds& needs, const Clock& clock, Nanos until) {
+  const LocalPlace& local = opening.local;
+  if (local.rdma) {
+    auto opened = opening.call->wait(until - clock.monotonic_ns());
+    if (!opened) {
+      return gave_up("opening RDMA device " + local.device + " port " + std::to_string(local.port),
+                     needs.open_within_ns);
+    }
+    return std::move(*opened);
+  }
+  probes::UdpTransportOptions udp;
+  auto gid = model::Gid::parse(local.address);
+  if (!gid) return gid.error();
+  udp.local = *gid;
+  udp.interface = local.netdev;
+  udp.prober_ports.assign(needs.answer ? 1 : needs.ports, 0);
+  udp.responder_ports.assign(needs.answer ? needs.ports : 1, 0);
+  return probes::open_udp_transport(udp, clock);
+}
+
+// Whether UDP can stand in for an RDMA device that could not be opened: nobody asked for it, and it will not get better
+// by itself. All else (a wrong GID, a port that is down, no answer) is said, not worked around.
+bool udp_instead(const DirectOptions& options, const Error& error) {
+  return options.transport == "auto" && options.device.empty() && !options.gid_index &&
+         (error.kind == Error::Kind::Unsupported || error.kind == Error::Kind::Permission);
+}
+
+std::string instead_text(const Error& error) { return error.message() + "; measuring over UDP instead"; }
 
 }  // namespace
 
@@ -126,13 +186,23 @@ Result<LocalPlace> choose_place(const DirectOptions& options, const model::Inven
     }
     return udp_place(source, why_not);
   }
-  return rdma_place(*best_device, *best_port,
+  return rdma_place(options, *best_device, *best_port,
                     !options.device.empty()    ? "--device " + options.device
                     : owns(*best_port, source) ? "it owns " + source + ", the address packets to the peer leave from"
                                                : "the first active RDMA port");
 }
 
-Result<void> Direct::add(const DirectOptions& options, const LocalPlace& local, const EngineNeeds& needs) {
+std::string how_chosen(const LocalPlace& local) { return local.why + (local.gid.empty() ? "" : "; GID " + local.gid); }
+
+DirectParts system_parts() {
+  return {[](const std::string& sys_root, Nanos within_ns) {
+            return host_inventory(sys_root, std::min(within_ns, kInventoryWait));
+          },
+          probes::open_rdma_transport};
+}
+
+Result<std::size_t> Direct::add(const DirectOptions& options, const LocalPlace& local, const EngineNeeds& needs,
+                                std::unique_ptr<probes::Transport> transport) {
   probes::EngineOptions engine;
   engine.host = own_host_name();
   engine.device = local.device;
@@ -150,85 +220,107 @@ Result<void> Direct::add(const DirectOptions& options, const LocalPlace& local, 
   engine.rate_bits_per_s = local.rate_bits_per_s;
   engine.answer = needs.answer;
 
-  std::unique_ptr<probes::Transport> transport;
-  if (local.rdma) {
-    probes::RdmaTransportOptions rdma;
-    rdma.device = local.device;
-    rdma.port = local.port;
-    rdma.gid_index = options.gid_index;
-    rdma.prober_ports = needs.answer ? 1 : needs.ports;
-    rdma.responder_ports = needs.ports;
-    rdma.responder = needs.answer;
-    rdma.max_payload_bytes = std::max<std::size_t>(rdma.max_payload_bytes, options.size_bytes);
-    rdma.clock = &clock_;
-    auto opened = probes::open_rdma_transport(rdma);
-    if (!opened) return opened.error();
-    transport = std::move(*opened);
-  } else {
-    probes::UdpTransportOptions udp;
-    auto gid = model::Gid::parse(local.address);
-    if (!gid) return gid.error();
-    udp.local = *gid;
-    udp.interface = local.netdev;
-    udp.prober_ports.assign(needs.answer ? 1 : needs.ports, 0);
-    udp.responder_ports.assign(needs.answer ? needs.ports : 1, 0);
-    auto opened = probes::open_udp_transport(udp, clock_);
-    if (!opened) return opened.error();
-    transport = std::move(*opened);
-  }
+  const model::TimestampRung rung = transport->rung();
   auto started = probes::Engine::start(engine, std::move(transport), clock_);
   if (!started) return started.error();
   Place place;
   place.local = local;
+  place.rung = rung;
   place.engine = std::move(*started);
   const auto endpoint = place.engine->endpoint();
   place.local.address = endpoint.address;
+  // The table changed between the two looks at it: rather nothing than what is not so.
+  if (local.rdma && place.local.gid.find(endpoint.address) == std::string::npos) place.local.gid.clear();
   place.label = endpoint.transport + ' ' + local.device + (local.rdma ? " port " + std::to_string(local.port) : "") +
                 ", " + endpoint.address;
   const std::size_t index = places_.size();
   place.engine->on_outcome([this, index](const probes::ProbeOutcome& outcome) { outcomes_.push({index, outcome}); });
   if (needs.ports > 1 && !needs.answer) place.engine->want_ports(needs.ports);
   places_.push_back(std::move(place));
-  return {};
+  return index;
 }
 
 Result<std::unique_ptr<Direct>> Direct::open(const DirectOptions& options, const std::vector<HostAddress>& peers,
-                                             const EngineNeeds& needs, const Clock& clock) {
+                                             const EngineNeeds& needs, const Clock& clock, const DirectParts& parts) {
   std::unique_ptr<Direct> direct(new Direct(clock));
-  const model::Inventory inventory = options.transport == "udp" ? model::Inventory{} : host_inventory(options.sys_root);
-  std::vector<LocalPlace> wanted;
-  for (const HostAddress& peer : peers) {
-    std::string source = options.source;
-    if (source.empty()) {
-      auto routed = probes::source_address_for(peer.address);
-      if (!routed) return routed.error();
-      source = *routed;
+  const Nanos until = clock.monotonic_ns() + needs.open_within_ns;
+  model::Inventory inventory;
+  if (options.transport != "udp") {
+    auto read = parts.inventory(options.sys_root, needs.open_within_ns);
+    if (!read) return read.error();
+    inventory = std::move(*read);
+  }
+  std::vector<std::string> sources(peers.size());
+  std::vector<Opening> openings;
+  std::vector<std::size_t> opening_of(peers.size(), kNoPlace);
+  direct->place_of_peer_.assign(peers.size(), kNoPlace);
+  direct->failed_.resize(peers.size());
+  const auto opening_for = [&](const LocalPlace& local) {
+    for (std::size_t i = 0; i < openings.size(); ++i) {
+      if (openings[i].local == local) return i;
     }
-    auto local = choose_place(options, inventory, source);
-    if (!local) return local.error();
-    const auto existing = std::find(wanted.begin(), wanted.end(), *local);
-    direct->place_of_peer_.push_back(static_cast<std::size_t>(existing - wanted.begin()));
-    if (existing == wanted.end()) wanted.push_back(*local);
+    openings.push_back(begin_opening(options, local, needs, parts));
+    return openings.size() - 1;
+  };
+  const auto place_for = [&](std::size_t index) -> Result<std::size_t> {
+    Opening& opening = openings[index];
+    if (!opening.place) {
+      auto transport = finish_opening(opening, needs, clock, until);
+      opening.place = transport ? direct->add(options, opening.local, needs, std::move(*transport))
+                                : Result<std::size_t>(transport.error());
+      if (!*opening.place && opening.local.rdma && udp_instead(options, opening.place->error())) {
+        direct->notes_.push_back(instead_text(opening.place->error()));
+      }
+    }
+    return *opening.place;
+  };
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    auto source =
+        options.source.empty() ? probes::source_address_for(peers[i].address) : Result<std::string>(options.source);
+    auto local = source ? choose_place(options, inventory, *source) : Result<LocalPlace>(source.error());
+    if (!local) {
+      direct->failed_[i] = local.error();
+      continue;
+    }
+    sources[i] = *source;
+    opening_of[i] = opening_for(*local);
   }
-  for (const LocalPlace& local : wanted) {
-    if (auto added = direct->add(options, local, needs); !added) return added.error();
+  std::vector<Error> errors;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (!direct->failed_[i]) {
+      auto place = place_for(opening_of[i]);
+      if (!place && openings[opening_of[i]].local.rdma && udp_instead(options, place.error())) {
+        const std::string device = openings[opening_of[i]].local.device;
+        place = place_for(opening_for(udp_place(sources[i], "RDMA device " + device + " cannot be used")));
+      }
+      if (place) {
+        direct->place_of_peer_[i] = *place;
+      } else {
+        direct->failed_[i] = place.error();
+      }
+    }
+    if (direct->failed_[i]) errors.push_back(*direct->failed_[i]);
   }
+  if (direct->places_.empty()) return all_failed(errors);
   return direct;
 }
 
 Result<std::unique_ptr<Direct>> Direct::open_all(const DirectOptions& options, const EngineNeeds& needs,
-                                                 const Clock& clock) {
+                                                 const Clock& clock, const DirectParts& parts) {
   std::unique_ptr<Direct> direct(new Direct(clock));
+  const Nanos until = clock.monotonic_ns() + needs.open_within_ns;
   std::vector<LocalPlace> wanted;
   if (options.transport != "udp") {
-    const model::Inventory inventory = host_inventory(options.sys_root);
+    auto read = parts.inventory(options.sys_root, needs.open_within_ns);
+    if (!read) return read.error();
+    const model::Inventory& inventory = *read;
     for (const auto& device : inventory.devices) {
       if (!options.device.empty() && device.name != options.device) continue;
       for (const auto& port : device.ports) {
         if (options.device_port != 0 && port.number != options.device_port) continue;
         if (!options.source.empty() && !owns(port, options.source)) continue;
         if (port.state == model::PortState::Active) {
-          wanted.push_back(rdma_place(device, port, "active"));
+          wanted.push_back(rdma_place(options, device, port, "active"));
         } else {
           direct->notes_.push_back(device.name + " port " + std::to_string(port.number) + " is " +
                                    std::string(to_string(port.state)) + ": not listening there");
@@ -241,7 +333,26 @@ Result<std::unique_ptr<Direct>> Direct::open_all(const DirectOptions& options, c
                                                       "; RDMA devices: " + device_names(inventory));
     }
   }
-  if (wanted.empty()) {
+  std::vector<Error> errors;
+  bool instead = !wanted.empty();
+  const auto open_wanted = [&] {
+    std::vector<Opening> openings;
+    for (const LocalPlace& local : wanted) openings.push_back(begin_opening(options, local, needs, parts));
+    for (Opening& opening : openings) {
+      auto transport = finish_opening(opening, needs, clock, until);
+      const auto added = transport ? direct->add(options, opening.local, needs, std::move(*transport))
+                                   : Result<std::size_t>(transport.error());
+      if (added) continue;
+      errors.push_back(added.error());
+      instead = instead && udp_instead(options, added.error());
+      direct->notes_.push_back(added.error().message());
+    }
+  };
+  open_wanted();
+  if (direct->places_.empty() && (wanted.empty() || instead)) {
+    if (instead) direct->notes_.push_back("no RDMA device can be used: answering over UDP instead");
+    wanted.clear();
+    instead = false;
     const std::vector<LocalAddress> all = local_addresses();
     const bool only_loopback = std::all_of(all.begin(), all.end(), [](const auto& a) { return a.loopback; });
     for (const LocalAddress& a : all) {
@@ -250,16 +361,10 @@ Result<std::unique_ptr<Direct>> Direct::open_all(const DirectOptions& options, c
       wanted.push_back(udp_place(a.address, "local address"));
     }
     if (!options.source.empty()) wanted.push_back(udp_place(options.source, "--source"));
+    if (wanted.empty()) return make_error(Error::Kind::NotFound, "no local address to listen on");
+    open_wanted();
   }
-  if (wanted.empty()) return make_error(Error::Kind::NotFound, "no local address to listen on");
-  Error first;
-  for (const LocalPlace& local : wanted) {
-    if (auto added = direct->add(options, local, needs); !added) {
-      if (direct->notes_.empty()) first = added.error();
-      direct->notes_.push_back(added.error().message());
-    }
-  }
-  if (direct->places_.empty()) return first;
+  if (direct->places_.empty()) return errors.front();
   return direct;
 }
 
@@ -282,6 +387,23 @@ Error cannot_measure(Error error) {
   if (error.kind == Error::Kind::Invalid) error.kind = Error::Kind::Unsupported;
   error.context = "cannot measure: " + error.context;
   return error;
+}
+
+Error all_failed(const std::vector<Error>& errors) {
+  Error out = errors.front();
+  std::string text;
+  std::vector<std::string> said;
+  for (const Error& error : errors) {
+    const std::string message = error.message();
+    if (std::find(said.begin(), said.end(), message) != said.end()) continue;
+    said.push_back(message);
+    text += (text.empty() ? "" : "; ") + message;
+  }
+  if (said.size() > 1) {  // each has its errno in words already
+    out.context = text;
+    out.error_number = 0;
+  }
+  return out;
 }
 
 std::optional<probes::PeerStatus> peer_status(const probes::Engine& engine, const std::string& to) {

@@ -63,6 +63,21 @@ std::string format_age(Nanos value) {
   return two(s / 86400, "d", s % 86400 / 3600, "h");
 }
 
+std::string format_timestamps(model::TimestampRung rung) {
+  const std::string word = " (" + std::string(model::to_string(rung)) + ")";
+  switch (rung) {
+    case model::TimestampRung::NicWallClock:
+      return "the NIC's clock" + word;
+    case model::TimestampRung::NicTicks:
+      return "the NIC's ticks" + word;
+    case model::TimestampRung::KernelSoftware:
+      return "the kernel";
+    case model::TimestampRung::Software:
+      break;
+  }
+  return "weft itself" + word + ": how busy the hosts are is in the times";
+}
+
 std::string count_of(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + ' ' + noun + (count == 1 ? "" : "s");
 }

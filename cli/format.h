@@ -7,6 +7,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
+#include "lib/model/path.h"
 
 namespace weft::cli {
 
@@ -19,6 +20,8 @@ std::string format_share(std::uint64_t part, std::uint64_t whole);
 std::string format_bits(std::uint64_t bits_per_s);
 // Whole seconds in two units: "8 s", "2 min 5 s", "4 h 10 min", "2 d 3 h".
 std::string format_age(Nanos value);
+// "the NIC's clock (nic-wall-clock)": who stamps probes, and the word that JSON and metrics have for it.
+std::string format_timestamps(model::TimestampRung rung);
 // "1 probe", "2 probes"
 std::string count_of(std::uint64_t count, const std::string& noun);
 // "2", "0.5", "500ms", "2s", "5m": a bare number is seconds. Invalid when not above 0.

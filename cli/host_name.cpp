@@ -6,25 +6,15 @@
 
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <thread>
 
+#include "cli/bounded_call.h"
 #include "lib/model/device.h"
 
 namespace weft::cli {
-namespace {
 
-// Shared with a thread that may outlive the call: the resolver cannot be interrupted.
-struct Lookup {
-  std::mutex mutex;
-  std::condition_variable ready;
-  std::optional<Result<std::string>> result;
-};
-
-Result<std::string> look_up(const std::string& name) {
+Result<std::string> system_look_up(const std::string& name) {
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
@@ -46,23 +36,41 @@ Result<std::string> look_up(const std::string& name) {
   return make_error(Error::Kind::NotFound, "host " + name + ": no IP address");
 }
 
-}  // namespace
+std::vector<Result<HostAddress>> resolve_hosts(const std::vector<std::string>& texts, Nanos deadline_ns,
+                                               const LookUp& look_up) {
+  std::vector<std::optional<BoundedCall<Result<std::string>>>> calls(texts.size());
+  std::vector<Result<HostAddress>> out;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(deadline_ns);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::string& text = texts[i];
+    if (text.empty() || model::Gid::parse(text)) continue;
+    calls[i].emplace([look_up, text] { return look_up(text); });
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::string& text = texts[i];
+    if (!calls[i]) {
+      if (text.empty()) {
+        out.push_back(make_error(Error::Kind::Invalid, "a host is empty text"));
+      } else {
+        out.push_back(HostAddress{text, model::Gid::parse(text)->to_string()});
+      }
+      continue;
+    }
+    const auto left = std::chrono::nanoseconds(until - std::chrono::steady_clock::now()).count();
+    const auto found = calls[i]->wait(left);
+    if (!found) {
+      out.push_back(make_error(Error::Kind::Timeout, "host " + text + ": the name service does not answer"));
+    } else if (!*found) {
+      out.push_back(found->error());
+    } else {
+      out.push_back(HostAddress{text, **found});
+    }
+  }
+  return out;
+}
 
-Result<HostAddress> resolve_host(const std::string& text, Nanos deadline_ns) {
-  if (text.empty()) return make_error(Error::Kind::Invalid, "a host is empty text");
-  if (auto gid = model::Gid::parse(text)) return HostAddress{text, gid->to_string()};
-  auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, text] {
-    auto result = look_up(text);
-    std::lock_guard lock(lookup->mutex);
-    lookup->result = std::move(result);
-    lookup->ready.notify_one();
-  }).detach();
-  std::unique_lock lock(lookup->mutex);
-  lookup->ready.wait_for(lock, std::chrono::nanoseconds(deadline_ns), [&] { return lookup->result.has_value(); });
-  if (!lookup->result) return make_error(Error::Kind::Timeout, "host " + text + ": the name service does not answer");
-  if (!*lookup->result) return lookup->result->error();
-  return HostAddress{text, **lookup->result};
+Result<HostAddress> resolve_host(const std::string& text, Nanos deadline_ns, const LookUp& look_up) {
+  return std::move(resolve_hosts({text}, deadline_ns, look_up).front());
 }
 
 std::string own_host_name() {

@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::size_t kMaxRows = 30;
 
-ExitCode exit_for(const std::vector<localise::MeshCell>& cells, bool any_finding) {
+ExitCode exit_for(const std::vector<localise::MeshCell>& cells) {
   bool measured = false;
-  bool bad = any_finding;
+  bool bad = false;
   for (const auto& cell : cells) {
     measured |= cell.sent > 0;
     bad |= cell_counts(cell);
@@ -36,14 +36,16 @@ ExitCode direct_mesh(const MeshOptions& o, Output& output, const Clock& clock) {
   for (model::Finding& f : mesh->findings) {
     for (Nanos* at : {&f.since_ns, &f.raised_ns, &f.last_seen_ns}) *at = *at == 0 ? clock.wall_ns() : *at + shift;
   }
-  const ExitCode code = exit_for(mesh->cells, !mesh->findings.empty());
+  const ExitCode code = direct_mesh_exit(mesh->cells, !mesh->findings.empty());
+  std::string missing;
+  for (const std::string& host : mesh->missing) missing += (missing.empty() ? "" : "; ") + host;
   if (output.json) {
     nlohmann::json body{{"local", mesh->local},
                         {"pairs", mesh_json(mesh->cells)},
                         {"findings", nlohmann::json::array()},
                         {"not_checked", mesh->notes}};
     for (const auto& f : mesh->findings) body["findings"].push_back(finding_json(f));
-    if (code == ExitCode::CannotMeasure) body["error"] = {{"kind", "cannot_measure"}, {"message", "no host answered"}};
+    if (code == ExitCode::CannotMeasure) body["error"] = {{"kind", "cannot_measure"}, {"message", missing}};
     return output.finish_json("mesh", code, std::move(body));
   }
   output.out << "from " << mesh->local << "\n\n" << mesh_report(mesh->cells, output.width, kMaxRows, output.paint);
@@ -52,7 +54,7 @@ ExitCode direct_mesh(const MeshOptions& o, Output& output, const Clock& clock) {
   }
   output.out << std::flush;
   for (const std::string& note : mesh->notes) output.say("note: " + printable(note));
-  if (code == ExitCode::CannotMeasure) output.say("next: start `weft responder` or weftd on these hosts");
+  if (!mesh->missing.empty()) output.say("next: start `weft responder` or weftd on these hosts");
   return code;
 }
 
@@ -85,7 +87,7 @@ ExitCode aggregator_mesh(const MeshOptions& o, Output& output) {
     cell.paths = c.paths;
     cells.push_back(std::move(cell));
   }
-  const ExitCode code = exit_for(cells, false);
+  const ExitCode code = exit_for(cells);
   const std::string nothing = o.hosts.empty() ? "the aggregator has no measured pair yet"
                                               : "the aggregator has no measured pair of these hosts";
   if (output.json) {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <utility>
 
 #include "cli/direct.h"
 #include "cli/format.h"
+#include "cli/mesh_report.h"
 #include "cli/path_tracing.h"
 #include "cli/ping_stats.h"
 #include "cli/stop.h"
@@ -77,19 +79,32 @@ class MeshRun {
   Result<void> open() {
     auto names = load_names(o_.direct);
     if (!names) return names.error();
-    std::vector<HostAddress> hosts;
+    std::vector<std::string> wanted;
     for (const std::string& text : o_.hosts) {
-      auto host = resolve_host(text);
-      if (!host) return host.error();
-      hosts.push_back(*host);
+      if (std::find(wanted.begin(), wanted.end(), text) == wanted.end()) wanted.push_back(text);
     }
+    std::vector<HostAddress> hosts;
+    std::vector<Error> errors;
+    const auto resolved = resolve_hosts(wanted);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (resolved[i]) {
+        hosts.push_back(*resolved[i]);
+      } else {
+        errors.push_back(resolved[i].error());
+        failed_.emplace_back(wanted[i], errors.back().message());
+      }
+    }
+    if (hosts.empty()) return all_failed(errors);
     const double paths = o_.ports * static_cast<double>(hosts.size());
     const double rate = std::min(kProbesPerPathPerSecond, kProbesPerSecond / paths);
     EngineNeeds needs;
     needs.ports = o_.ports;
     needs.probes_per_s = rate * paths;
     auto opened = Direct::open(o_.direct, hosts, needs, clock_);
-    if (!opened) return cannot_measure(opened.error());
+    if (!opened) {
+      errors.push_back(cannot_measure(opened.error()));
+      return all_failed(errors);
+    }
     direct_ = std::move(*opened);
     localiser_ = localise::Localiser::create(localise::LocaliserConfig{}, names->topology());
     localiser_->on_start(own_, 1, clock_.monotonic_ns());
@@ -121,6 +136,7 @@ class MeshRun {
     localiser_->on_contact(own_, now);
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       Peer& peer = peers_[i];
+      if (direct_->failed(i) != nullptr) continue;
       const auto status = peer_status(*direct_->place_of(i).engine, peer.host.name);
       if (!status) continue;
       if (status->state != probes::PeerState::Ready) {
@@ -214,7 +230,8 @@ class MeshRun {
       const Peer& peer = peers_[i];
       const PingSummary s = peer.stats.summary();
       localise::MeshCell cell;
-      cell.from = own_ + '/' + direct_->place_of(i).local.device;
+      const Error* failed = direct_->failed(i);
+      cell.from = own_ + (failed != nullptr ? "" : '/' + direct_->place_of(i).local.device);
       cell.to = peer.name;
       cell.sent = s.sent;
       cell.lost = s.lost;
@@ -223,15 +240,29 @@ class MeshRun {
       cell.rtt_median_ns = s.rtt.at(0.5);
       cell.rtt_p90_ns = s.rtt.at(0.9);
       cell.paths = static_cast<unsigned>(by_forward_port(s.ports).size());
-      cell.state = cell_state(cell, peer.answered);
+      cell.state = failed != nullptr ? "unknown" : cell_state(cell, peer.answered);
       sent += s.sent;
       skipped += s.overslept + s.local_error;
-      if (!peer.answered) {
-        out.notes.push_back(peer.host.name + ": no answer to the hello" +
-                            (peer.trouble.empty() ? "" : ": " + peer.trouble));
+      if (failed != nullptr) {
+        out.missing.push_back(peer.host.name + ": cannot measure: " + failed->message());
+      } else if (!peer.answered) {
+        out.missing.push_back(peer.host.name + ": no answer to the hello" +
+                              (peer.trouble.empty() ? "" : ": " + peer.trouble));
+      } else if (s.sent == 0) {
+        out.missing.push_back(peer.host.name + ": no probe counts" + (s.last_error.empty() ? "" : ": " + s.last_error));
       }
       out.cells.push_back(std::move(cell));
     }
+    for (const auto& [name, why] : failed_) {
+      localise::MeshCell cell;
+      cell.from = own_;
+      cell.to = name;
+      cell.state = "unknown";
+      out.cells.push_back(std::move(cell));
+      out.missing.push_back(name + ": cannot measure: " + why);
+    }
+    out.notes.insert(out.notes.end(), direct_->notes().begin(), direct_->notes().end());
+    out.notes.insert(out.notes.end(), out.missing.begin(), out.missing.end());
     for (model::Finding& f : verdicts_) {
       if (f.confidence >= kConfident) {
         f.not_checked.push_back("whether the other hosts were on time: that needs weftd on them");
@@ -262,12 +293,24 @@ class MeshRun {
   std::unique_ptr<Direct> direct_;
   std::unique_ptr<localise::Localiser> localiser_;
   std::vector<Peer> peers_;
+  std::vector<std::pair<std::string, std::string>> failed_;  // hosts without an address, and why
   std::deque<HeldWindow> held_;
   std::vector<model::Finding> verdicts_;
   std::map<std::string, model::Finding> best_;  // by kind and subject: when the evidence was best
 };
 
 }  // namespace
+
+ExitCode direct_mesh_exit(const std::vector<localise::MeshCell>& cells, bool any_finding) {
+  bool bad = any_finding, missing = false;
+  for (const localise::MeshCell& cell : cells) {
+    missing |=
+        cell.sent == 0 || cell.state == "silent";  // of a peer that does not answer, silence is not the network's
+    bad |= cell.sent > 0 && cell.state != "silent" && cell_counts(cell);
+  }
+  if (bad) return ExitCode::Findings;
+  return missing ? ExitCode::CannotMeasure : ExitCode::Healthy;
+}
 
 std::string cell_state(const localise::MeshCell& c, bool answered) {
   if (!answered) return "silent";

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/exit_code.h"
 #include "cli/options.h"
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
@@ -17,12 +18,15 @@ struct DirectMesh {
   std::vector<localise::MeshCell> cells;
   std::vector<model::Finding> findings;  // times are monotonic
   std::vector<std::string> notes;        // what limits this measurement
+  std::vector<std::string> missing;      // hosts of which nothing was measured, each with its reason
 };
 
 // Runs for duration_ns or until Ctrl-C.
 Result<DirectMesh> measure_mesh(const MeshOptions& options, const Clock& clock);
 
 // Pure: a pair's state from its counts.
+// Loss, marks or a finding 1; else 3 when of some host nothing could be measured; else 0. Pure.
+ExitCode direct_mesh_exit(const std::vector<localise::MeshCell>& cells, bool any_finding);
 std::string cell_state(const localise::MeshCell& cell, bool answered);
 
 }  // namespace weft::cli

@@ -10,7 +10,8 @@ namespace weft::cli {
 namespace {
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 healthy, 1 findings, loss or congestion seen, 2 usage, 3 cannot measure, 124 deadline.";
+    "Exit codes: 0 healthy, 1 findings, loss or congestion seen, 2 usage, 3 cannot measure, 124 deadline.\n"
+    "Of several hosts: 1 when any was measured with loss or marks, else 3 when of any nothing could be measured.";
 
 CLI::Option* duration(CLI::App* app, const std::string& name, Nanos& target, const std::string& help) {
   return app
@@ -40,7 +41,8 @@ CLI::Option* duration(CLI::App* app, const std::string& name, std::optional<Nano
 
 void add_direct(CLI::App* app, DirectOptions& o) {
   const std::string group = "Measuring from this host";
-  app->add_option("--transport", o.transport, "auto (RDMA when a port is active, else UDP), rdma or udp")
+  app->add_option("--transport", o.transport,
+                  "auto (RDMA when a port is active and can be used, else UDP), rdma or udp")
       ->check(CLI::IsMember({"auto", "rdma", "udp"}))
       ->group(group);
   app->add_option("--device", o.device, "RDMA device (or interface with --transport udp)")->group(group);

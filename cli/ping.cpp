@@ -10,11 +10,13 @@
 #include "cli/path_tracing.h"
 #include "cli/ping_report.h"
 #include "cli/stop.h"
+#include "cli/terminal.h"
 
 namespace weft::cli {
 namespace {
 
 constexpr Nanos kHelloWait = 4 * kSecond;  // five tries take 3.4 s, and then say what they found
+constexpr Nanos kForever = 365LL * 86400 * kSecond;
 constexpr Nanos kTick = 20 * kMillisecond;
 constexpr double kMaxLinesPerSecond = 25;
 
@@ -24,6 +26,7 @@ struct Target {
   PingStats stats;
   bool answered = false, finished = false;
   std::string trouble;
+  bool tried = true;  // false: not measured at all, for the reason in trouble
 };
 
 class PingRun {
@@ -57,33 +60,65 @@ class PingRun {
 
  private:
   Result<void> open() {
-    std::vector<HostAddress> hosts;
+    std::vector<std::string> names;
     for (const std::string& text : o_.hosts) {
-      auto host = resolve_host(text);
-      if (!host) return host.error();
-      if (std::any_of(hosts.begin(), hosts.end(), [&](const auto& h) { return h.name == host->name; })) continue;
-      hosts.push_back(*host);
+      if (std::find(names.begin(), names.end(), text) == names.end()) names.push_back(text);
     }
+    // Steps that may block share the deadline; with several hosts a blocked one leaves half of it to the others.
+    const Nanos whole = o_.deadline_ns.value_or(kForever);
+    const Nanos share = names.size() > 1 ? whole / 2 : whole;
+    std::vector<HostAddress> hosts;
+    std::vector<Error> errors;
+    const auto resolved = resolve_hosts(names, std::min<Nanos>(share, 5 * kSecond));
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (resolved[i]) {
+        hosts.push_back(*resolved[i]);
+      } else {
+        errors.push_back(resolved[i].error());
+        if (names.size() > 1) add_failed({names[i], ""}, errors.back());
+      }
+    }
+    if (hosts.empty()) return all_failed(errors);
     EngineNeeds needs;
     per_host_ = 1e9 / static_cast<double>(o_.interval_ns);
+    needs.open_within_ns = std::min(needs.open_within_ns, share);
     needs.probes_per_s = per_host_ * static_cast<double>(hosts.size());
     needs.ports = o_.port != 0 ? 1 : o_.ports;
     needs.timeout_ns = o_.timeout_ns;
     auto direct = Direct::open(o_.direct, hosts, needs, clock_);
-    if (!direct) return cannot_measure(direct.error());
-    direct_ = std::move(*direct);
-    for (std::size_t i = 0; i < hosts.size(); ++i) {
-      targets_.push_back({hosts[i], direct_->place_index(i), PingStats(o_.count), false, false, ""});
+    if (!direct) {
+      errors.push_back(cannot_measure(direct.error()));
+      return all_failed(errors);
     }
+    direct_ = std::move(*direct);
+    for (const std::string& note : direct_->notes()) output_.say("weft ping: " + printable(note));
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+      if (const Error* failed = direct_->failed(i)) {
+        add_failed(hosts[i], *failed);
+      } else {
+        targets_.push_back({hosts[i], direct_->place_index(i), PingStats(o_.count), false, false, "", true});
+      }
+    }
+    // As asked: those that failed stand where they were named.
+    std::stable_sort(targets_.begin(), targets_.end(), [&](const Target& a, const Target& b) {
+      return std::find(names.begin(), names.end(), a.host.name) < std::find(names.begin(), names.end(), b.host.name);
+    });
     if (!o_.no_path) tracing_.emplace(o_.direct.traffic_class, clock_);
     for (const auto& place : direct_->places()) {
       if (!output_.json) {
-        output_.say("measuring from " + place.label + " (" + place.local.why + "), a probe every " +
+        output_.say("measuring from " + place.label + " (" + printable(how_chosen(place.local)) + "), a probe every " +
                     format_ns(o_.interval_ns) + " to each host");
       }
     }
     set_targets();
     return {};
+  }
+
+  // Told at once, and again in the report; the others are measured.
+  void add_failed(HostAddress host, const Error& error) {
+    const std::string why = error.message();
+    output_.say("weft ping: " + printable(host.name) + ": cannot measure: " + printable(why));
+    targets_.push_back({std::move(host), kNoPlace, PingStats(o_.count), false, true, why, false});
   }
 
   void set_targets() {
@@ -186,11 +221,17 @@ class PingRun {
       HostReport r;
       r.host = t.host.name;
       r.address = t.host.address;
-      r.local = direct_->places()[t.place].label;
+      r.tried = t.tried;
       r.answered = t.answered;
       r.trouble = t.trouble;
       r.summary = t.stats.summary();
-      if (tracing_) {
+      if (t.tried) {
+        const Direct::Place& place = direct_->places()[t.place];
+        r.local = place.label;
+        r.local_why = how_chosen(place.local);
+        if (!r.summary.rung) r.summary.rung = place.rung;
+      }
+      if (t.tried && tracing_) {
         r.path_by_port = tracing_->paths(t.host.name, names_);
         r.path_note = tracing_->note();
       }
@@ -232,6 +273,7 @@ class PingRun {
     for (const HostReport& r : reports) {
       if (ping_exit(r) != ExitCode::CannotMeasure) continue;
       const std::string why = ping_trouble(r);
+      if (!r.tried) return r.host + ": " + why;
       return r.host + ": " + (r.answered ? "no probe counts" : "no answer to the hello") +
              (why.empty() ? "" : ": " + why);
     }

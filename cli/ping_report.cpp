@@ -102,6 +102,10 @@ std::string outcome_line(const std::string& host, const probes::ProbeOutcome& o,
 std::string ping_report(const HostReport& r, const Paint& paint) {
   const PingSummary& s = r.summary;
   std::string out = paint(Style::Bold, printable(r.host));
+  if (!r.tried) {
+    return out + "\n  " + paint(Style::Bad, "cannot measure") + (r.trouble.empty() ? "" : ": " + printable(r.trouble)) +
+           '\n';
+  }
   if (r.address != r.host) out += " (" + r.address + ")";
   out += " from " + r.local + '\n';
   if (!r.answered) {
@@ -146,6 +150,7 @@ std::string ping_report(const HostReport& r, const Paint& paint) {
     row("prober delay", s.prober_delay);
     row("responder delay", s.responder_delay);
     out += times.render(paint, 2);
+    if (s.rung) out += "  timestamps by " + format_timestamps(*s.rung) + '\n';
   }
   Table facts({{""}, {"there"}, {"back"}});
   facts.add({"ECN", {ecn_text(s.forward), ecn_style(s.forward)}, {ecn_text(s.back), ecn_style(s.back)}});
@@ -196,6 +201,7 @@ nlohmann::json ping_json(const HostReport& r) {
   nlohmann::json out{{"host", r.host},
                      {"address", r.address},
                      {"local", r.local},
+                     {"local_why", r.local_why},
                      {"answered", r.answered},
                      {"sent", s.sent},
                      {"acked", s.acked},
@@ -210,7 +216,7 @@ nlohmann::json ping_json(const HostReport& r) {
                      {"stale", s.stale},
                      {"bad_timestamps", s.bad_timestamp},
                      {"without_times", s.without_times},
-                     {"timestamps", std::string(model::to_string(s.rung))},
+                     {"timestamps", s.rung ? nlohmann::json(model::to_string(*s.rung)) : nlohmann::json(nullptr)},
                      {"network_rtt_ns", quantiles_json(s.rtt)},
                      {"prober_delay_ns", quantiles_json(s.prober_delay)},
                      {"responder_delay_ns", quantiles_json(s.responder_delay)},
@@ -244,6 +250,7 @@ ExitCode ping_exit(const HostReport& r) {
 }
 
 std::string ping_hint(const HostReport& r) {
+  if (!r.tried) return "";
   if (!r.answered) {
     return "is `weft responder` or weftd running on " + r.host +
            ", with the same --key-file and --hello-port, and is UDP let through?";

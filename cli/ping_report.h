@@ -16,6 +16,8 @@ struct HostReport {
   std::string host;  // as asked
   std::string address;
   std::string local;      // "rdma rxe0 GID 1 10.0.1.2", "udp eth0 10.0.1.2"
+  std::string local_why;  // why this place and this GID of it
+  bool tried = true;      // false: not measured at all, for the reason in trouble
   bool answered = false;  // the hello was answered
   std::string trouble;    // why not, or what failed since, in words
   PingSummary summary;

@@ -161,7 +161,7 @@ bool PingStats::add(const probes::ProbeOutcome& o) {
 }
 
 void PingStats::add(const model::PathWindow& w) {
-  total_.rung = w.rung;
+  total_.rung = std::max(total_.rung.value_or(w.rung), w.rung);
   total_.forward.lost += w.forward.lost;
   total_.back.lost += w.back.lost;
   const auto it = by_ports_.find({w.key.forward_port, w.key.return_port});

@@ -53,8 +53,8 @@ struct PingSummary {
   std::uint64_t without_times = 0, late = 0, duplicate = 0, local_error = 0, overslept = 0, bad_timestamp = 0,
                 stale = 0;
   std::string last_error;
-  model::TimestampRung rung = model::TimestampRung::Software;
-  std::vector<PortSummary> ports;  // worst first
+  std::optional<model::TimestampRung> rung;  // the worst that was used; absent before the first window
+  std::vector<PortSummary> ports;            // worst first
   bool lossy() const { return lost > 0; }
   bool marked() const { return forward.ce + back.ce > 0; }
   bool ecn_unseen() const { return forward.ecn_capable + back.ecn_capable == 0; }

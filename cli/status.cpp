@@ -1,17 +1,21 @@
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/commands.h"
 #include "cli/host_inventory.h"
 #include "cli/local_agent.h"
 #include "cli/status_report.h"
+#include "cli/timestamp_modes.h"
 #include "lib/rdma/gid_choice.h"
 #include "probes/trace/raw_socket.h"
 
 namespace weft::cli {
 
-ExitCode run_status(const StatusOptions& o, Output& output, const Clock&) {
+ExitCode run_status(const StatusOptions& o, Output& output, const Clock& clock) {
   StatusReport report;
-  report.inventory = host_inventory(o.direct.sys_root);
+  auto inventory = host_inventory(o.direct.sys_root, o.deadline_ns);
+  if (!inventory) return output.fail("status", inventory.error());
+  report.inventory = std::move(*inventory);
   report.limitations = report.inventory.limitations;
   for (const auto& device : report.inventory.devices) {
     if (!o.direct.device.empty() && device.name != o.direct.device) continue;
@@ -26,6 +30,7 @@ ExitCode run_status(const StatusOptions& o, Output& output, const Clock&) {
       }
     }
   }
+  report.timestamps_by_port = timestamp_modes(report.inventory, o.direct, o.deadline_ns, clock, system_parts());
   if (auto socket = probes::open_trace_socket(); !socket) {
     report.limitations.push_back({"paths", socket.error().message(), ""});
   }

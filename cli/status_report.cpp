@@ -22,7 +22,8 @@ std::string status_report(const StatusReport& r, std::size_t width, const Paint&
   if (!r.inventory.kernel.empty()) out += "  Linux " + printable(r.inventory.kernel);
   out += "  weftd: " + paint(r.agent.answers ? Style::Good : Style::Dim, printable(r.agent.text)) + "\n\n";
   if (r.inventory.devices.empty()) {
-    out += "no RDMA device here: weft measures over UDP\n";
+    out += "no RDMA device here: weft measures over UDP, timestamps by " +
+           format_timestamps(model::TimestampRung::KernelSoftware) + '\n';
   } else {
     Table ports({{"device"},
                  {"port"},
@@ -57,6 +58,11 @@ std::string status_report(const StatusReport& r, std::size_t width, const Paint&
         }
         if (note != r.gid_by_port.end() && !note->second.reason.empty()) {
           reasons += "  " + wrap(name + ": " + printable(note->second.reason), width, 4) + '\n';
+        }
+        if (const auto stamps = r.timestamps_by_port.find(name); stamps != r.timestamps_by_port.end()) {
+          const TimestampNote& t = stamps->second;
+          const std::string by = t.rung ? "by " + format_timestamps(*t.rung) : "unknown: " + printable(t.why);
+          reasons += "  " + wrap(name + ": timestamps " + by, width, 4) + '\n';
         }
       }
     }
@@ -99,6 +105,12 @@ nlohmann::json status_json(const StatusReport& r) {
       if (note != r.gid_by_port.end()) {
         if (note->second.index) p["gid_used"] = *note->second.index;
         p["gid_reason"] = note->second.reason;
+      }
+      p["timestamps"] = nullptr;
+      const auto stamps = r.timestamps_by_port.find(device.name + "/" + std::to_string(port.number));
+      if (stamps != r.timestamps_by_port.end()) {
+        if (stamps->second.rung) p["timestamps"] = std::string(model::to_string(*stamps->second.rung));
+        if (!stamps->second.why.empty()) p["timestamps_why"] = stamps->second.why;
       }
       for (const auto& gid : port.gids) {
         p["gids"].push_back({{"index", gid.index},

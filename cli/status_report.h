@@ -10,12 +10,19 @@
 #include "cli/exit_code.h"
 #include "cli/terminal.h"
 #include "lib/model/device.h"
+#include "lib/model/path.h"
 
 namespace weft::cli {
 
 struct GidNote {
   std::optional<unsigned> index;  // the one probes use
   std::string reason;
+};
+
+// Who stamps probes over a port.
+struct TimestampNote {
+  std::optional<model::TimestampRung> rung;
+  std::string why;  // why it is not known
 };
 
 struct AgentState {
@@ -25,7 +32,8 @@ struct AgentState {
 
 struct StatusReport {
   model::Inventory inventory;
-  std::map<std::string, GidNote> gid_by_port;  // "rxe0/1"
+  std::map<std::string, GidNote> gid_by_port;               // "rxe0/1"
+  std::map<std::string, TimestampNote> timestamps_by_port;  // ports that are active
   AgentState agent;
   std::vector<model::Limitation> limitations;  // the inventory's and what the CLI itself found
 };

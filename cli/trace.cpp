@@ -26,9 +26,12 @@ class Scout {
     EngineNeeds needs;
     needs.ports = o_.port != 0 ? 1 : o_.ports;
     needs.probes_per_s = 10.0 * needs.ports;
+    // Half of what is left: a device that blocks still leaves time to trace without it.
+    needs.open_within_ns = std::min(needs.open_within_ns, (deadline - clock_.monotonic_ns()) / 2);
     auto opened = Direct::open(o_.direct, {host_}, needs, clock_);
     if (!opened) return opened.error();
     Direct& direct = **opened;
+    notes = direct.notes();
     Direct::Place& place = direct.place_of(0);
     label = place.label;
     local_address = place.local.address;
@@ -57,6 +60,7 @@ class Scout {
   }
 
   std::string label, local_address, trouble;
+  std::vector<std::string> notes;
   std::vector<std::uint16_t> ports;
 
  private:
@@ -83,6 +87,7 @@ ExitCode run_trace(const TraceOptions& o, Output& output, const Clock& clock) {
   if (!o.no_probe) {
     Scout scout(o, *host, clock);
     auto found = scout.run(deadline);
+    for (const std::string& note : scout.notes) output.say("weft trace: " + printable(note));
     if (found) {
       requests = std::move(*found);
       report.local = scout.label;

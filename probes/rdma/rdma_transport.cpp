@@ -168,9 +168,10 @@ Result<void> RdmaTransport::open_device() {
     return error;
   }
   if (port.active_mtu_bytes && options_.max_payload_bytes > *port.active_mtu_bytes)
-    return make_error(Error::Kind::Invalid, where() + ": a payload of " + std::to_string(options_.max_payload_bytes) +
-                                                " bytes does not fit the MTU of " +
-                                                std::to_string(*port.active_mtu_bytes));
+    return make_error(Error::Kind::Invalid,
+                      where() + ", GID " + std::to_string(choice->entry.index) + " (" + choice->entry.gid.to_string() +
+                          "): cannot open queue pairs: a payload of " + std::to_string(options_.max_payload_bytes) +
+                          " bytes does not fit the MTU of " + std::to_string(*port.active_mtu_bytes));
   gid_ = choice->entry;
   header_ = gid_.gid.is_ipv4_mapped() ? rdma::HeaderKind::Ipv4 : rdma::HeaderKind::Ipv6;
   log::info("rdma", "GID chosen", {{"device", options_.device}, {"port", options_.port}, {"gid", choice->reason}});

@@ -16,9 +16,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WEFT = ROOT / os.environ.get("WEFT_BUILD", "build") / "cli" / "weft"
 
 
-def command(*args, netns=None):
+def command(*args, netns=None, hostname=None):
+    """hostname: what the host calls itself, as namespaces of the network alone share one name."""
+    named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', hostname] if hostname else []
     inside = ["ip", "netns", "exec", netns] if netns else []
-    return [*inside, str(WEFT), *map(str, args)]
+    return [*named, *inside, str(WEFT), *map(str, args)]
 
 
 def clean_environment(**more):
@@ -26,9 +28,9 @@ def clean_environment(**more):
     return {**kept, **more}
 
 
-def weft(*args, netns=None, timeout=60, **popen):
+def weft(*args, netns=None, hostname=None, timeout=60, **popen):
     """Runs weft to its end; every command has a deadline of its own, so this timeout is a failure."""
-    return subprocess.run(command(*args, netns=netns), text=True, capture_output=True, timeout=timeout, check=False,
+    return subprocess.run(command(*args, netns=netns, hostname=hostname), text=True, capture_output=True, timeout=timeout, check=False,
                           env=clean_environment(), **popen)
 
 
@@ -63,8 +65,8 @@ def wait_for(condition, what, seconds=10.0):
 class Process:
     """A weft that runs on its own; its stderr and stdout are read at the end or line by line."""
 
-    def __init__(self, test, *args, netns=None):
-        self.process = subprocess.Popen(command(*args, netns=netns), text=True, stdout=subprocess.PIPE,
+    def __init__(self, test, *args, netns=None, hostname=None):
+        self.process = subprocess.Popen(command(*args, netns=netns, hostname=hostname), text=True, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, env=clean_environment())
         test.addCleanup(self.end)
 
@@ -89,10 +91,10 @@ class Process:
         self.process.stderr.close()
 
 
-def responder(test, address, hello_port, *more, netns=None):
+def responder(test, address, hello_port, *more, netns=None, hostname=None):
     """`weft responder` over UDP, up and answering."""
     process = Process(test, "responder", "--transport", "udp", "--source", address, "--hello-port", hello_port, *more,
-                      netns=netns)
+                      netns=netns, hostname=hostname)
     process.read_until("ends ")
     return process
 

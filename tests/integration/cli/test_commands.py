@@ -184,6 +184,30 @@ class MeshDirect(unittest.TestCase):
         self.assertEqual(body["pairs"][0]["state"], "silent")
         self.assertIn("error", body)
 
+    def test_a_host_that_does_not_resolve_ends_no_other_and_is_exit_3_with_its_reason(self):
+        port = free_udp_port()
+        responder(self, "127.0.0.2", port)
+        done = weft("mesh", "--direct", "--transport", "udp", "--hello-port", port, "--for", "1s", "--json",
+                    "no-such-host.invalid", "127.0.0.2")
+        self.assertEqual(done.returncode, 3, done.stdout)
+        body = parse_one_object(done.stdout)
+        self.assertIn("no-such-host.invalid: cannot measure: host no-such-host.invalid", body["error"]["message"])
+        self.assertEqual([(pair["state"], pair["sent"] > 0) for pair in body["pairs"]],
+                         [("ok", True), ("unknown", False)])
+
+    def test_ctrl_c_prints_what_was_measured_so_far(self):
+        port = free_udp_port()
+        peer = responder(self, "127.0.0.2", port)
+        process = Process(self, "mesh", "--direct", "--transport", "udp", "--hello-port", port, "--for", "10m",
+                          "127.0.0.2")
+        process.read_until("measuring 1 host")
+        time.sleep(3)
+        code, out, _ = process.interrupt()
+        peer.end()
+        self.assertEqual(code, 0, out)
+        self.assertRegex(out, r"127\.0\.0\.2|/lo")
+        self.assertIn("ok", out)
+
     def test_no_host_named_is_usage(self):
         self.assertEqual(weft("mesh", "--direct").returncode, 2)
 

@@ -1,7 +1,11 @@
 """`weft ping` against `weft responder` over UDP, as an operator uses the two with no agent and no aggregator."""
 
+import contextlib
+import os
 import pathlib
 import re
+import socket
+import struct
 import tempfile
 import time
 import unittest
@@ -131,6 +135,35 @@ class PingLoopback(unittest.TestCase):
         code, out, _ = process.interrupt()
         self.assertEqual(code, 3, out)
 
+    def test_port_traffic_class_and_quiet_are_kept_on_the_wire_and_on_the_screen(self):
+        if os.geteuid() != 0:
+            self.skipTest("looking at packets needs root")
+        responder(self, PEER, self.port)
+        source_port = free_udp_port()
+        with contextlib.closing(socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800))) as tap:
+            tap.bind(("lo", 0x0800))
+            tap.setblocking(False)
+            done = ping(self.port, "-c", 5, "-i", "20ms", "--no-path", "-q", "--port", source_port, "--tclass", 104, PEER)
+            self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+            classes = set()
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    packet = tap.recv(65536)
+                    if packet[9] == 17 and struct.unpack("!H", packet[20:22])[0] == source_port:
+                        classes.add(packet[1])
+        self.assertEqual(classes, {104 | 2}, "the class that was asked for, and ECT(0)")
+        self.assertNotIn("#1:", done.stdout)
+        self.assertIn("0 of 5 (0 %) lost", done.stdout)
+        self.assertIn(f"port {source_port},", done.stdout)
+
+    def test_a_timeout_below_the_round_trip_calls_answers_late_and_not_lost(self):
+        responder(self, PEER, self.port)
+        done = ping(self.port, "-c", 10, "-i", "20ms", "-W", "1us", "--no-path", "--json", PEER)
+        host = parse_one_object(done.stdout)["hosts"][0]
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertEqual((host["sent"], host["lost"]), (10, 0))
+        self.assertGreater(host["late"], 0)
+
     def test_a_closed_pipe_ends_it_quietly(self):
         responder(self, PEER, self.port)
         process = Process(self, "ping", "--transport", "udp", "--hello-port", self.port, "-i", "50ms", PEER)
@@ -153,6 +186,25 @@ class PingLoopback(unittest.TestCase):
         done = ping(self.port, "-c", 1, "no-such-host.invalid")
         self.assertEqual(done.returncode, 3)
         self.assertIn("no-such-host.invalid", done.stderr)
+
+    def test_a_host_that_does_not_resolve_ends_no_other_and_is_exit_3_with_its_reason(self):
+        responder(self, PEER, self.port)
+        done = ping(self.port, "-c", 5, "-i", "20ms", "no-such-host.invalid", PEER)
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertIn("0 of 5 (0 %) lost", done.stdout)
+        self.assertRegex(done.stdout, r"no-such-host\.invalid\n  cannot measure: host no-such-host\.invalid: ")
+        self.assertIn("no-such-host.invalid: cannot measure", done.stderr)
+        body = parse_one_object(ping(self.port, "-c", 5, "-i", "20ms", "--json", "no-such-host.invalid", PEER).stdout)
+        self.assertIn("no-such-host.invalid", body["error"]["message"])
+        self.assertEqual([(host["host"], host["answered"], host["acked"]) for host in body["hosts"]],
+                         [("no-such-host.invalid", False, 0), (PEER, True, 5)])
+
+    def test_who_stamped_the_probes_is_told_in_text_and_json(self):
+        responder(self, PEER, self.port)
+        self.assertRegex(ping(self.port, "-c", 5, "-i", "20ms", PEER).stdout, r"timestamps by (the kernel|weft itself)")
+        body = parse_one_object(ping(self.port, "-c", 5, "-i", "20ms", "--json", PEER).stdout)
+        self.assertIn(body["hosts"][0]["timestamps"], ("kernel", "software"))
+        self.assertEqual(body["hosts"][0]["local_why"], "--transport udp")
 
     def test_an_unknown_device_is_named_with_those_there_are(self):
         done = weft("ping", "--device", "mlx9_9", "-c", 1, PEER)
@@ -291,6 +343,13 @@ class PingFaultyWire(NetworkTest):
         self.assertEqual(host["lost"], 0)
         self.assertAlmostEqual(host["there"]["ce"] / host["there"]["ecn_capable"], 1 / 3, delta=0.1)
         self.assertEqual(host["back"]["ce"], 0)
+
+    def test_bleached_ecn_bits_are_told_in_words_for_that_way_alone(self):
+        Wire(self, self.name("a"), "10.99.0.1/30", self.name("b"), "10.99.0.2/30", {"a>b": {"bleach_every": 1}})
+        responder(self, "10.99.0.2", 47910, netns=self.name("b"))
+        done = weft("ping", "--transport", "udp", "-c", 10, "-i", "20ms", "--no-path", "10.99.0.2", netns=self.name("a"))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"ECN +cannot be measured: ECN bits are cleared on the way +0 of 10 \(0 %\) marked")
 
     def test_bleached_ecn_bits_are_cannot_measure_never_0_percent(self):
         code, host = self.measure({"a>b": {"bleach_every": 1}}, count=30)

@@ -160,6 +160,52 @@ TEST_CASE("CE, bleached bits and hops are kept for each direction", "[cli]") {
   CHECK(ping_exit(report_of(stats)) == ExitCode::Findings);
 }
 
+TEST_CASE("bleached ECN bits cannot be measured: said in words for that way, never 0 %, and no finding", "[cli]") {
+  PingStats stats;
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    auto o = ok(i, 1000);
+    o.forward_tos = 0;
+    stats.add(o);
+  }
+  const std::string text = ping_report(report_of(stats), Paint(false));
+  CHECK_THAT(text,
+             ContainsSubstring("ECN      cannot be measured: ECN bits are cleared on the way  0 of 4 (0 %) marked"));
+  CHECK(ping_exit(report_of(stats)) == ExitCode::Healthy);
+  stats.add(ok(5, 1000));
+  CHECK_THAT(ping_report(report_of(stats), Paint(false)), ContainsSubstring("0 of 1 (0 %) marked, some bleached"));
+}
+
+TEST_CASE("who stamped the probes is told in text and JSON: the worst that was used (perftest PR 286)", "[cli]") {
+  PingStats stats;
+  stats.add(ok(1, 1000));
+  HostReport r = report_of(stats);
+  CHECK(ping_report(r, Paint(false)).find("timestamps") == std::string::npos);
+  CHECK(ping_json(r)["timestamps"].is_null());
+  auto w = window(0, 0);
+  w.rung = model::TimestampRung::Software;
+  stats.add(w);
+  w.rung = model::TimestampRung::NicTicks;
+  stats.add(w);
+  r = report_of(stats);
+  CHECK_THAT(ping_report(r, Paint(false)), ContainsSubstring("  timestamps by weft itself (software)"));
+  CHECK(ping_json(r)["timestamps"] == "software");
+  r.summary.rung = model::TimestampRung::NicWallClock;
+  CHECK_THAT(ping_report(r, Paint(false)), ContainsSubstring("  timestamps by the NIC's clock (nic-wall-clock)\n"));
+  r.summary.rung = model::TimestampRung::NicTicks;
+  CHECK_THAT(ping_report(r, Paint(false)), ContainsSubstring("  timestamps by the NIC's ticks (nic-ticks)\n"));
+}
+
+TEST_CASE("a host that was not tried has its reason and no numbers, exit 3", "[cli]") {
+  HostReport r;
+  r.host = "h9";
+  r.tried = false;
+  r.trouble = "host h9: Name or service not known";
+  CHECK(ping_report(r, Paint(false)) == "h9\n  cannot measure: host h9: Name or service not known\n");
+  CHECK(ping_hint(r).empty());
+  CHECK(ping_exit(r) == ExitCode::CannotMeasure);
+  CHECK(ping_json(r)["error"]["message"] == r.trouble);
+}
+
 TEST_CASE("an arrived hop limit above the one sent tells no hop count", "[cli]") {
   PingStats stats;
   auto odd = ok(1, 1000);

@@ -195,6 +195,17 @@ TEST_CASE("a pair that did not answer is silent, unmeasured is unknown, never ok
   CHECK(cell_state(c, true) == "unknown");
 }
 
+TEST_CASE("mesh from here: loss is 1, else a host that could not be measured 3, whatever the others are", "[cli]") {
+  const auto ok = cell("h1/rxe0", "h2/rxe0", "ok"), lossy = cell("h1/rxe0", "h3/rxe0", "loss", 20);
+  auto silent = cell("h1/rxe0", "h4", "silent");
+  silent.sent = 0;
+  CHECK(direct_mesh_exit({ok}, false) == ExitCode::Healthy);
+  CHECK(direct_mesh_exit({ok, silent}, false) == ExitCode::CannotMeasure);
+  CHECK(direct_mesh_exit({lossy, silent}, false) == ExitCode::Findings);
+  CHECK(direct_mesh_exit({ok, silent}, true) == ExitCode::Findings);
+  CHECK(direct_mesh_exit({silent}, false) == ExitCode::CannotMeasure);
+}
+
 TEST_CASE("a trace by port and hop, with names, shared and silent hops, golden", "[cli]") {
   TraceReport r;
   r.host = "h3";
@@ -255,6 +266,7 @@ TEST_CASE("status: ports, the GID in use with its reason, what cannot be measure
   device.ports = {port};
   r.inventory.devices = {device};
   r.gid_by_port["rxe0/1"] = {1, "index 1: the only RoCEv2 IPv4 address"};
+  r.timestamps_by_port["rxe0/1"] = {model::TimestampRung::Software, ""};
   r.agent = {false, "not running"};
   r.limitations = {{"rnic:h1/rxe0", "no hardware timestamps", "a NIC that has them"}};
   const std::string text = status_report(r, 100, Paint(false));
@@ -267,6 +279,12 @@ TEST_CASE("status: ports, the GID in use with its reason, what cannot be measure
   CHECK(status_exit(r) == ExitCode::Healthy);
   const auto json = status_json(r);
   CHECK(json["devices"][0]["ports"][0]["gid_used"] == 1);
+  CHECK_THAT(text, ContainsSubstring("rxe0/1: timestamps by weft itself (software)"));
+  CHECK(json["devices"][0]["ports"][0]["timestamps"] == "software");
+  r.timestamps_by_port["rxe0/1"] = {std::nullopt, "rxe0: no permission"};
+  CHECK_THAT(status_report(r, 100, Paint(false)), ContainsSubstring("rxe0/1: timestamps unknown: rxe0: no permission"));
+  CHECK(status_json(r)["devices"][0]["ports"][0]["timestamps"].is_null());
+  CHECK(status_json(r)["devices"][0]["ports"][0]["timestamps_why"] == "rxe0: no permission");
   r.inventory.devices[0].ports[0].state = model::PortState::Down;
   CHECK(status_exit(r) == ExitCode::Findings);
 }

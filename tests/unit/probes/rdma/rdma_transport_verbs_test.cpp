@@ -129,7 +129,8 @@ TEST_CASE("RDMA transport: probes larger than the path MTU are refused, naming b
   Fixture f;
   f.verbs.port.active_mtu = IBV_MTU_512;
   CHECK_THAT(f.refused(Error::Kind::Invalid),
-             ContainsSubstring("mlx5_0 port 1: a payload of 1024 bytes does not fit the MTU of 512"));
+             ContainsSubstring("mlx5_0 port 1, GID 1 (10.0.1.2): cannot open queue pairs: a payload of 1024 bytes does "
+                               "not fit the MTU of 512"));
   f.verbs.port.active_mtu = IBV_MTU_1024;
   f.open();
   const auto sent = f.send(1, 1025);
