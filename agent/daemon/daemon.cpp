@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "agent/collectors/health/scheduling_gaps.h"
-#include "agent/collectors/inventory/inventory_reader.h"
+#include "agent/collectors/inventory/device_gatherer.h"
 #include "agent/collectors/inventory/link_watch.h"
 #include "agent/collectors/inventory/uevent_watch.h"
 #include "agent/daemon/chores.h"
@@ -31,7 +31,6 @@ namespace {
 constexpr Nanos kTick = kSecond;
 // Windows of a second have closed by then (kSettle of the engine), and go out at once.
 constexpr Nanos kTickPhase = 380 * kMillisecond;
-constexpr Nanos kInventorySlow = 10 * kSecond;
 // Containers that come and go change links all the time; reading the devices twice a second follows well enough.
 constexpr Nanos kInventoryPause = 500 * kMillisecond;
 constexpr Nanos kStopWithin = 1'500 * kMillisecond;
@@ -74,6 +73,7 @@ class Daemon {
     host_ = settings.agent_name;
     post_ = make_post(gate_);
     spawn_ = make_spawn(busy_);
+    gatherer_ = make_gatherer();
     links_ = std::make_unique<GrpcLinks>(post_);
     Identity identity;
     identity.version = WEFT_VERSION;
@@ -195,6 +195,7 @@ class Daemon {
     const DueChores due = chores_.next(health.max_gap_ns);
     pipeline_->on_second(health);
     arm_wake();
+    gatherer_->tick();
     if (due.inventory) read_inventory();
     const bool healthy = pipeline_->ready() && pipeline_->progressing();
     if (due.page || healthy != healthy_told_) {
@@ -234,7 +235,7 @@ class Daemon {
         if (event.kind == Kind::Lost) pipeline_->on_device_back("");
       }
       if (!events->empty()) {
-        outdated_ = reading_;  // what is being read now may be of before
+        outdated_ = gatherer_->busy();  // what is being read now may be of before
         on_change();
         arm_wake();
       }
@@ -275,7 +276,7 @@ class Daemon {
 
   void read_soon() {
     const Nanos pause = reading_since_ + kInventoryPause - clock_.monotonic_ns();
-    if (reading_) {
+    if (gatherer_->busy()) {
       read_again_ = true;
     } else if (reading_since_ != 0 && pause > 0) {
       read_timer_.expires_after(std::chrono::nanoseconds(pause));
@@ -313,37 +314,33 @@ class Daemon {
 
   // Reading a port may ask firmware, which may block: off the loop, one at a time.
   void read_inventory() {
-    if (reading_) {
+    if (gatherer_->busy()) {
       read_again_ = true;
-      if (!slow_told_ && clock_.monotonic_ns() - reading_since_ > kInventorySlow) {
-        slow_told_ = true;
-        log::warning("inventory", "reading devices has not returned for 10 s; the last inventory stands");
-      }
       return;
     }
-    reading_ = true;
-    read_again_ = slow_told_ = false;
+    read_again_ = false;
     reading_since_ = clock_.monotonic_ns();
-    spawn_([post = post_, roots = options_.roots, host = host_, gids = gids_, this] {
+    gatherer_->start([post = post_, roots = options_.roots, this] {
       name_this_thread("weft-inventory");
-      const SystemFiles files;
-      inventory::InventoryOptions options;
-      options.sys_root = roots.sys;
-      options.host = host;
-      options.gids = gids.get();
-      auto inventory = std::make_shared<Result<model::Inventory>>(inventory::read_inventory(files, options));
-      auto interfaces = std::make_shared<Result<std::vector<NetInterface>>>(list_interfaces(files, roots.sys));
+      auto interfaces = std::make_shared<Result<std::vector<NetInterface>>>(list_interfaces(SystemFiles(), roots.sys));
       // The loop, and so this daemon, lives when posted work runs.
-      post([this, inventory, interfaces] {
-        reading_ = false;
-        if (!std::exchange(outdated_, false)) {
-          pipeline_->on_inventory(std::move(*inventory),
-                                  *interfaces ? std::move(**interfaces) : std::vector<NetInterface>{});
-        }
-        if (std::exchange(read_again_, false)) read_soon();
-        arm_wake();
-      });
+      post([this, interfaces] { interfaces_ = *interfaces ? std::move(**interfaces) : std::vector<NetInterface>{}; });
     });
+  }
+
+  void on_inventory(Result<model::Inventory> inventory) {
+    if (!std::exchange(outdated_, false)) pipeline_->on_inventory(std::move(inventory), interfaces_);
+    if (std::exchange(read_again_, false)) read_soon();
+    arm_wake();
+  }
+
+  std::unique_ptr<inventory::DeviceGatherer> make_gatherer() {
+    inventory::DeviceGatherer::Options options;
+    options.inventory.sys_root = options_.roots.sys;
+    options.inventory.host = host_;
+    return std::make_unique<inventory::DeviceGatherer>(
+        std::move(options), std::make_shared<SystemFiles>(), spawn_, post_, clock_,
+        [this](Result<model::Inventory> inventory) { on_inventory(std::move(inventory)); });
   }
 
   const DaemonOptions options_;
@@ -366,7 +363,8 @@ class Daemon {
   std::unique_ptr<inventory::LinkWatch> links_watch_;
   asio::posix::stream_descriptor link_fd_{io_};
   asio::steady_timer read_timer_{io_};
-  std::shared_ptr<inventory::GidMemory> gids_ = std::make_shared<inventory::GidMemory>();  // of the read under way
+  std::vector<NetInterface> interfaces_;  // of the last reading
+  std::unique_ptr<inventory::DeviceGatherer> gatherer_;
   health::HealthMonitor health_{clock_, files_, options_.roots.proc};
   std::unique_ptr<MetricsServer> server_;
   const Nanos watchdog_ns_ = watchdog_interval_ns();
@@ -376,7 +374,7 @@ class Daemon {
   Nanos stop_by_ = 0;
   bool ready_told_ = false;
   std::string status_told_;
-  bool reading_ = false, read_again_ = false, outdated_ = false, slow_told_ = false;
+  bool read_again_ = false, outdated_ = false;
   Nanos reading_since_ = 0;
 };
 

@@ -26,37 +26,33 @@ std::optional<std::uint64_t> parse_number(std::string_view text, int base = 10) 
   return value;
 }
 
-// One read of the tree. Collects devices and limitations as it goes.
-class Reader {
+class Lister {
  public:
-  Reader(const FileReader& files, const InventoryOptions& options) : files_(files), options_(options) {
-    inventory_.host = options.host;
-  }
+  Lister(const FileReader& files, const InventoryOptions& options) : files_(files), options_(options) {}
 
-  model::Inventory run() {
+  Listing run() {
     const auto names = files_.list(class_root());
     if (!names) {
       no_class(names.error());
-      return std::move(inventory_);
+      return std::move(out_);
     }
     read_verbs_nodes();
     for (const std::string& name : *names) {
-      if (inventory_.devices.size() >= kMaxDevices) break;
-      if (model::valid_name(name)) read_device(name);
+      if (out_.devices.size() >= kMaxDevices) break;
+      if (model::valid_name(name)) out_.devices.push_back(name);
     }
-    if (inventory_.devices.empty())
+    if (out_.devices.empty())
       limit(model::host_subject(options_.host), "this host has no RDMA device",
             "load the NIC's RDMA driver (mlx5_ib, bnxt_re, irdma), or try software RoCE: rdma link add rxe0 type rxe "
             "netdev INTERFACE; without, weft probes over UDP");
-    return std::move(inventory_);
+    return std::move(out_);
   }
 
  private:
   std::string class_root() const { return options_.sys_root + "/class/infiniband"; }
 
   void limit(std::string subject, std::string why, std::string how) {
-    if (inventory_.limitations.size() < kMaxLimitations)
-      inventory_.limitations.push_back({std::move(subject), std::move(why), std::move(how)});
+    out_.limitations.push_back({std::move(subject), std::move(why), std::move(how)});
   }
 
   void no_class(const Error& error) {
@@ -69,32 +65,31 @@ class Reader {
       limit(subject, "RDMA devices cannot be listed: " + error.message(), "let weft's user read " + class_root());
   }
 
-  // The trimmed text of a value that may be missing. A missing file or an EINVAL (not for this port) is silent; any
-  // other failure is told, once a file.
-  std::optional<std::string> value(const std::string& subject, const std::string& path) {
-    auto text = read_trimmed(files_, path);
-    if (text) return std::move(*text);
-    const Error& error = text.error();
-    const bool absent = error.kind == Error::Kind::NotFound || error.kind == Error::Kind::Unsupported ||
-                        error.error_number == EINVAL || error.error_number == ENOTDIR;
-    if (!absent) limit(subject, "a value cannot be read: " + error.message(), "see the kernel log for this device");
-    return std::nullopt;
-  }
-
   void read_verbs_nodes() {
     const std::string root = options_.sys_root + "/class/infiniband_verbs";
     const auto nodes = files_.list(root);
-    has_verbs_ = nodes.has_value();
+    out_.has_verbs = nodes.has_value();
     if (!nodes) return;
     for (const std::string& node : *nodes)
-      if (auto device = read_trimmed(files_, root + "/" + node + "/ibdev"); device && nodes_.size() < kMaxDevices)
-        nodes_[*device] = node;
+      if (auto device = read_trimmed(files_, root + "/" + node + "/ibdev"); device && out_.nodes.size() < kMaxDevices)
+        out_.nodes[*device] = node;
   }
 
-  void read_device(const std::string& name) {
+  const FileReader& files_;
+  const InventoryOptions& options_;
+  Listing out_;
+};
+
+// One read of one device. Collects limitations as it goes.
+class Reader {
+ public:
+  Reader(const FileReader& files, const InventoryOptions& options, const Listing& listing)
+      : files_(files), options_(options), listing_(listing) {}
+
+  DeviceReading run(const std::string& name) {
     const std::string root = class_root() + "/" + name;
     const std::string subject = model::rnic_subject(options_.host, name);
-    model::RdmaDevice device;
+    model::RdmaDevice& device = out_.device;
     device.name = name;
     device.driver = driver_of(root);
     device.node_guid = value(subject, root + "/node_guid").value_or("");
@@ -112,7 +107,28 @@ class Reader {
     std::sort(device.ports.begin(), device.ports.end(),
               [](const auto& left, const auto& right) { return left.number < right.number; });
     judge_device(device, iwarp);
-    inventory_.devices.push_back(std::move(device));
+    return std::move(out_);
+  }
+
+ private:
+  std::string class_root() const { return options_.sys_root + "/class/infiniband"; }
+
+  void limit(std::string subject, std::string why, std::string how) {
+    if (out_.limitations.size() < kMaxLimitations)
+      out_.limitations.push_back({std::move(subject), std::move(why), std::move(how)});
+  }
+
+  // The trimmed text of a value that may be missing. A missing file or an EINVAL (not for this port) is counted only;
+  // any other failure is also told, once a file.
+  std::optional<std::string> value(const std::string& subject, const std::string& path) {
+    auto text = read_trimmed(files_, path);
+    if (text) return std::move(*text);
+    const Error& error = text.error();
+    const bool absent = error.kind == Error::Kind::NotFound || error.kind == Error::Kind::Unsupported ||
+                        error.error_number == EINVAL || error.error_number == ENOTDIR;
+    ++(absent ? out_.counts.absent : out_.counts.failed);
+    if (!absent) limit(subject, "a value cannot be read: " + error.message(), "see the kernel log for this device");
+    return std::nullopt;
   }
 
   std::string driver_of(const std::string& root) {
@@ -220,9 +236,10 @@ class Reader {
   }
 
   void judge_node(const model::RdmaDevice& device, const std::string& subject) {
-    const auto node = nodes_.find(device.name);
-    if (node == nodes_.end()) {
-      limit(subject, has_verbs_ ? "it has no uverbs node" : "user space has no way to RDMA: ib_uverbs is not loaded",
+    const auto node = listing_.nodes.find(device.name);
+    if (node == listing_.nodes.end()) {
+      limit(subject,
+            listing_.has_verbs ? "it has no uverbs node" : "user space has no way to RDMA: ib_uverbs is not loaded",
             "modprobe ib_uverbs");
       return;
     }
@@ -260,12 +277,17 @@ class Reader {
 
   const FileReader& files_;
   const InventoryOptions& options_;
-  model::Inventory inventory_;
-  std::map<std::string, std::string> nodes_;  // device name -> "uverbs0"
-  bool has_verbs_ = false;
+  const Listing& listing_;
+  DeviceReading out_;
 };
 
 }  // namespace
+
+void add_limitations(model::Inventory& inventory, const std::vector<model::Limitation>& more) {
+  const std::size_t room = kMaxLimitations - std::min(kMaxLimitations, inventory.limitations.size());
+  inventory.limitations.insert(inventory.limitations.end(), more.begin(),
+                               more.begin() + static_cast<std::ptrdiff_t>(std::min(room, more.size())));
+}
 
 std::optional<std::uint64_t> parse_rate_bits_per_s(std::string_view text) {
   constexpr std::string_view kUnit = " Gb/sec";
@@ -302,8 +324,24 @@ std::optional<std::uint32_t> roce_mtu_bytes(std::uint32_t interface_mtu_bytes) {
   return std::nullopt;
 }
 
+Listing list_devices(const FileReader& files, const InventoryOptions& options) { return Lister(files, options).run(); }
+
+DeviceReading read_device(const FileReader& files, const InventoryOptions& options, const Listing& listing,
+                          const std::string& name) {
+  return Reader(files, options, listing).run(name);
+}
+
 model::Inventory read_inventory(const FileReader& files, const InventoryOptions& options) {
-  return Reader(files, options).run();
+  const Listing listing = list_devices(files, options);
+  model::Inventory out;
+  out.host = options.host;
+  out.limitations = listing.limitations;
+  for (const std::string& name : listing.devices) {
+    DeviceReading reading = read_device(files, options, listing, name);
+    out.devices.push_back(std::move(reading.device));
+    add_limitations(out, reading.limitations);
+  }
+  return out;
 }
 
 model::Inventory read_inventory(const FileReader& files, const std::string& sys_root, const std::string& host) {

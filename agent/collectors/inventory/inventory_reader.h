@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lib/base/files.h"
 #include "lib/model/device.h"
@@ -48,9 +49,38 @@ struct InventoryOptions {
   GidMemory* gids = nullptr;  // null: every slot is read
 };
 
-// Fills devices and limitations; host is copied; kernel, version and endpoints are left to the caller.
+// Values that a device did not give. absent: not for this device or port, which is usual (ENOENT, EINVAL, EOPNOTSUPP);
+// failed: any other error, also told as a limitation.
+struct ReadCounts {
+  std::uint64_t absent = 0, failed = 0;
+};
+
+// What there is to read. Asks no driver.
+struct Listing {
+  std::vector<std::string> devices;
+  std::map<std::string, std::string> nodes;  // device name -> "uverbs0"
+  bool has_verbs = false;
+  std::vector<model::Limitation> limitations;
+};
+Listing list_devices(const FileReader& files, const InventoryOptions& options);
+
+struct DeviceReading {
+  model::RdmaDevice device;
+  std::vector<model::Limitation> limitations;
+  ReadCounts counts;
+};
+// One device of the listing. Blocks for as long as its driver or firmware likes; safe beside reads of other devices
+// when each has a GidMemory of its own.
+DeviceReading read_device(const FileReader& files, const InventoryOptions& options, const Listing& listing,
+                          const std::string& name);
+
+// Listing and reading of all in turn: fills devices and limitations; host is copied; kernel, version and endpoints are
+// left to the caller.
 model::Inventory read_inventory(const FileReader& files, const InventoryOptions& options);
 model::Inventory read_inventory(const FileReader& files, const std::string& sys_root, const std::string& host);
+
+// Within the bound on limitations.
+void add_limitations(model::Inventory& inventory, const std::vector<model::Limitation>& more);
 
 // "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X SDR)" to bits/s; absent on anything else and on 0.
 std::optional<std::uint64_t> parse_rate_bits_per_s(std::string_view text);
