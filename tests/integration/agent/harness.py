@@ -102,10 +102,11 @@ class Bench(contextlib.ExitStack):
         return path
 
     def agent(self, number, *, aggregator="", targets=(), key_file="", hello_port, extra="", environment=None,
-              rate=20, metrics_port=0, wrap=()):
-        """weftd of host aN on 127.0.0.N+1, over UDP."""
+              rate=20, metrics_port=0, wrap=(), transport="udp", flags=()):
+        """weftd of host aN on 127.0.0.N+1, over UDP unless transport says otherwise."""
         return Agent(self, number, aggregator=aggregator, targets=targets, key_file=key_file, hello_port=hello_port,
-                     extra=extra, environment=environment, rate=rate, metrics_port=metrics_port, wrap=wrap)
+                     extra=extra, environment=environment, rate=rate, metrics_port=metrics_port, wrap=wrap,
+                     transport=transport, flags=flags)
 
 
 class Agent:
@@ -127,7 +128,7 @@ class Agent:
         text = (f'[agent]\nname = "{self.name}"\nstate_dir = "{self.state}"\n[fabric]\nname = "test"\n{key}'
                 f'[aggregator]\naddress = "{options["aggregator"]}"\n'
                 f'[metrics]\nlisten = "127.0.0.1:{self.metrics_port}"\n'
-                f'[probe]\ntransport = "udp"\ninterfaces = ["{self.address}"]\nmax_probes_per_s = 500\n'
+                f'[probe]\ntransport = "{options["transport"]}"\ninterfaces = ["{self.address}"]\nmax_probes_per_s = 500\n'
                 f'hello_port = {options["hello_port"]}\n{options["extra"] if extra is None else extra}\n'
                 '[trace]\nenabled = false\n')
         for peer in options["targets"]:
@@ -137,7 +138,7 @@ class Agent:
 
     def start(self):
         self.lives += 1
-        self.process = self.bench.start([*self.options["wrap"], WEFTD, "--config", self.config],
+        self.process = self.bench.start([*self.options["wrap"], WEFTD, "--config", self.config, *self.options["flags"]],
                                         f"{self.name}-{self.lives}", self.options["environment"])
         self.process.wait_log("started")
         until("the first page", lambda: "weft_agent_info" in self.get("/metrics")[1])

@@ -78,6 +78,18 @@ class Running(unittest.TestCase):
             self.assertEqual(agent.metric("weft_stream_state", state="inactive"), 1)
         self.assertEqual(first.metric("weft_probe_lost_total"), 0)
 
+    def test_transport_auto_without_rdma_probes_over_udp_and_says_what_that_misses(self):
+        empty = self.bench.folder / "empty"
+        kernel = empty / "proc/sys/kernel"
+        kernel.mkdir(parents=True)
+        (kernel / "osrelease").write_text("6.1.0-of-the-test\n")
+        flags = ["--sys-root", empty, "--proc-root", empty / "proc"]
+        first, _ = self.pair(transport="auto", flags=flags)
+        until("answers over UDP", lambda: (first.metric("weft_probe_acknowledged_total") or 0) > 5)
+        self.assertGreater(first.metric("weft_agent_limitations"), 0)
+        self.assertIn("no RDMA device is here: paths are probed over UDP", first.process.log())
+        self.assertEqual(first.metric("weft_agent_info", kernel="6.1.0-of-the-test"), 1)
+
     def test_wrong_key_gets_no_answer_and_is_counted_by_reason(self):
         good = self.bench.write("good.key", "a" * 64)
         bad = self.bench.write("bad.key", "b" * 64)
