@@ -243,6 +243,79 @@ TEST_CASE("a device that loses both ways is rnic_unreachable, one that loses one
   }
 }
 
+TEST_CASE("where two hosts share a leaf, a device that loses is named, its neighbour and the switch are not",
+          "[gates]") {
+  // Before its device is told, one way of its cable may be: two hosts give the other way little evidence.
+  const std::set<std::string> own{"rnic_unreachable rnic:h3/rxe0", "link_loss link:l2>h3", "link_loss link:h3>l2"};
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulator sim(fabric(2, 2, 2, seed));
+    sim.run(60);
+    sim.host("h3").receive_loss = 0.3;
+    sim.host("h3").send_loss = 0.3;
+    sim.run(30);
+    CHECK(has(sim.raised(), "rnic_unreachable rnic:h3/rxe0"));
+    for (const std::string& name : sim.raised()) {
+      INFO("seed " << seed << ": " << name);
+      CHECK(own.contains(name));
+    }
+  }
+}
+
+TEST_CASE("two sick devices under one leaf are both named, the worse one does not hide the other", "[gates]") {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    Simulator sim(fabric(2, 4, 2, seed));
+    sim.run(60);
+    sim.host("h5").receive_loss = sim.host("h5").send_loss = 0.6;
+    sim.host("h6").receive_loss = sim.host("h6").send_loss = 0.25;
+    sim.run(40);
+    INFO("seed " << seed);
+    const std::set<std::string> raised(sim.raised().begin(), sim.raised().end());
+    CHECK(raised == std::set<std::string>{"rnic_unreachable rnic:h5/rxe0", "rnic_unreachable rnic:h6/rxe0"});
+  }
+}
+
+TEST_CASE("of a host with a device on each of two leaves the sick cable is named, the other device is not accused",
+          "[gates]") {
+  const auto dual = [](std::uint64_t seed) {
+    SimConfig config = fabric(2, 2, 2, seed);
+    config.devices = 2;
+    return config;
+  };
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    INFO("seed " << seed);
+    {
+      Simulator sim(dual(seed));
+      sim.run(90);
+      CHECK(sim.localiser().coverage(sim.now()).ready);
+      CHECK(sim.raised() == Names{});
+      // rxe0 of h1 is on l1, rxe1 on l2.
+      sim.both_ways("h1", "l2", {1, 0, 0, false});
+      sim.run(30);
+      CHECK(has(sim.raised(), "link_down link:h1-l2"));
+      // It may be said to lose before it is said to be dead; nothing else is said of anything.
+      for (const std::string& name : sim.raised()) {
+        INFO(name);
+        CHECK((name == "link_down link:h1-l2" || name == "link_loss link:h1-l2"));
+      }
+    }
+    {
+      Simulator sim(dual(seed));
+      sim.run(90);
+      sim.link("l2>h1").loss = 0.2;
+      sim.run(30);
+      CHECK(sim.raised() == Names{"link_loss link:l2>h1"});
+    }
+    {
+      Simulator sim(dual(seed));
+      sim.run(90);
+      sim.host("h1").device = false;
+      sim.send_inventory("h1");
+      sim.run(30);
+      CHECK(sim.raised() == Names{"rnic_unreachable rnic:h1/rxe0"});
+    }
+  }
+}
+
 TEST_CASE("loss of one host pair only is said of the pair, and no link is accused", "[gates]") {
   Simulator sim(fabric(2, 3, 2));
   sim.run(60);
