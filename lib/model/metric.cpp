@@ -31,6 +31,11 @@ constexpr MetricInfo kCatalogue[] = {
      "HTTP connections ended because the client was too slow to send its request or to take its answer."},
     {"weft_http_requests_total", kCounter, "requests", "code", "weft-aggregator", 16,
      "HTTP requests answered, by status class: 2xx, 4xx, 5xx."},
+    {"weft_inventory_messages_total", kCounter, "messages", "source,result", "weftd", 8,
+     "Datagrams of the kernel about devices (source uevent) and interfaces (source link), by result: received; of them "
+     "malformed; and overrun, when the kernel dropped some."},
+    {"weft_inventory_values_missing_total", kCounter, "values", "reason", "weftd", 2,
+     "Values that devices did not give when read, by reason: absent (not for this device or port), failed."},
     {"weft_judge_seconds", kGauge, "seconds", "", "weft-aggregator", 1, "How long the last judgement took."},
     {"weft_link_covered", kGauge, "links", "", "weft-aggregator", 1, "Directed links with enough probes to judge."},
     {"weft_link_known", kGauge, "links", "", "weft-aggregator", 1, "Directed links known from topology or traces."},

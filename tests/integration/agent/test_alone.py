@@ -90,6 +90,15 @@ class Running(unittest.TestCase):
         self.assertIn("no RDMA device is here: paths are probed over UDP", first.process.log())
         self.assertEqual(first.metric("weft_agent_info", kernel="6.1.0-of-the-test"), 1)
 
+    def test_what_the_kernel_tells_and_what_devices_do_not_give_are_counted(self):
+        agent = self.bench.agent(1, hello_port=self.hello_port)
+        for source in ("uevent", "link"):
+            self.assertEqual(agent.metric("weft_inventory_messages_total", source=source, result="malformed"), 0)
+            self.assertIsNotNone(agent.metric("weft_inventory_messages_total", source=source, result="overrun"))
+        self.assertIsNotNone(agent.metric("weft_inventory_values_missing_total", reason="absent"))
+        self.assertIsNotNone(agent.metric("weft_inventory_values_missing_total", reason="failed"))
+        self.assertEqual(agent.metric("weft_metrics_refused_total") or 0, 0)
+
     def test_wrong_key_gets_no_answer_and_is_counted_by_reason(self):
         good = self.bench.write("good.key", "a" * 64)
         bad = self.bench.write("bad.key", "b" * 64)
