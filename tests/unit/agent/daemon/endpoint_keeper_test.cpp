@@ -226,6 +226,45 @@ TEST_CASE("devices: one that goes is let go at once, reported, and opened again 
   CHECK(rig.devices["rxe1"].opened == 1);
 }
 
+TEST_CASE("devices: one that bounces for a day leaves nothing open, nothing told and its neighbour alone (rpingmesh 6)",
+          "[agent]") {
+  Rig rig;
+  rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+  rig.threads.run_all();
+  constexpr int kBounces = 1000;
+  for (int bounce = 1; bounce <= kBounces; ++bounce) {
+    rig.keeper.device_gone("rxe0");
+    // Now and then it is back before its engine is closed, or goes again before the new one has opened.
+    if (bounce % 3 != 0) rig.threads.run_all();
+    rig.keeper.set_wanted({spec("rxe1")});
+    rig.wait(kSecond);
+    rig.wait(40 * kSecond);
+    rig.keeper.device_back("rxe0");
+    rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+    if (bounce % 5 == 0) {
+      rig.keeper.device_gone("rxe0");
+      rig.keeper.device_back("rxe0");
+      rig.keeper.set_wanted({spec("rxe0"), spec("rxe1")});
+    }
+    rig.threads.run_all();
+    rig.wait(40 * kSecond);
+    INFO("bounce " << bounce);
+    REQUIRE(rig.devices["rxe0"].open == 1);
+    REQUIRE(rig.keeper.endpoints().size() == 2);
+    REQUIRE(rig.keeper.limitations().empty());
+    REQUIRE_FALSE(rig.keeper.any_stuck());
+    REQUIRE(rig.threads.spawned.empty());
+  }
+  CHECK(rig.devices["rxe0"].opened >= kBounces);
+  CHECK(rig.devices["rxe0"].opened <= 2 * kBounces);
+  CHECK(rig.devices["rxe1"].opened == 1);
+  CHECK(test::logged().empty());
+  rig.keeper.close_all();
+  rig.threads.run_all();
+  CHECK(rig.keeper.all_closed());
+  CHECK(rig.devices["rxe0"].open == 0);
+}
+
 TEST_CASE("devices: one that goes is not opened while sysfs still lists it, only when it is added again", "[agent]") {
   Rig rig;
   rig.keeper.set_wanted({spec("rxe0")});
