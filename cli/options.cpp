@@ -165,12 +165,12 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
                 "  weft findings                       what is wrong now, worst first\n"
                 "  weft findings --watch               go on, one block for each change\n"
                 "  weft findings --all --since 1h      also what cleared\n"
-                "  weft findings --ack f1796159260728-29\n"
+                "  weft findings --ack f1796238700810-0\n"
                 "                                      taken: no longer counts for the exit code\n");
   sub->add_flag("--watch", findings.watch, "print changes as they come, until Ctrl-C");
   duration(sub, "--since", findings.since_ns, "only findings that began within this");
   sub->add_option("--ack", findings.ack,
-                  "acknowledge the finding with this id, in brackets in the list, like f1796159260728-29")
+                  "acknowledge the finding with this id, in brackets in the list, like f1796238700810-0")
       ->type_name("ID");
   sub->add_flag("--all", findings.all, "also cleared and acknowledged ones");
   sub->add_option("--kind", findings.kind, "only this kind")->type_name("KIND");
