@@ -202,7 +202,8 @@ class AggregatorProcess(unittest.TestCase):
             sequence += 1
             agents.tell("batch", "h1", sequence, 1, 1)
             agents.tell("batch", "peer0", sequence, 0)
-            time.sleep(0.2)
+            for name in ("h1", "peer0"):
+                agents.wait(name, "ack", lambda e: e["sequence"] == sequence)
             return {cell["state"] for cell in aggregator.get("/api/v1/mesh")["mesh"]
                     if (cell["from"], cell["to"]) == ("h1/rxe0", "peer0/rxe0")}
 

@@ -1,7 +1,6 @@
 """`weft findings` and `weft mesh` against a real aggregator that was told something by a stand-in for agents."""
 
 import tempfile
-import time
 import unittest
 
 from tests.integration import test_aggregator
@@ -78,8 +77,7 @@ class Findings(Views):
 
     def test_since_leaves_out_what_began_before_and_keeps_what_began_within(self):
         self.raise_one()
-        time.sleep(1.5)
-        self.assertEqual(self.listed("--since", "1s"), [])
+        wait_for(lambda: self.listed("--since", "1s") == [], "the finding to be older than a second", 30)
         self.assertEqual(len(self.listed("--since", "1h")), 1)
         self.assertNotEqual(self.findings("--since", "1s").returncode, 1)
         self.assertEqual(self.findings("--since", "1h").returncode, 1)

@@ -1,6 +1,7 @@
 #include "agent/collectors/inventory/device_gatherer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -13,16 +14,28 @@ using namespace weft::inventory;
 
 namespace {
 
+// What happens on other threads, so that the test waits for it and not for time.
+struct Events {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::uint64_t count = 0;
+  void happened() {  // mutex held
+    ++count;
+    changed.notify_all();
+  }
+};
+
 // The real file system, but reads of paths with one of these texts in them wait until they are let go.
 class BlockingFiles final : public FileReader {
  public:
+  explicit BlockingFiles(std::shared_ptr<Events> events) : events_(std::move(events)) {}
   void block(std::set<std::string> texts) {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(events_->mutex);
     texts_ = std::move(texts);
-    changed_.notify_all();
+    events_->happened();
   }
   std::size_t blocked() const {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(events_->mutex);
     return blocked_;
   }
   Result<std::string> read(const std::string& path, std::size_t limit) const override {
@@ -41,15 +54,16 @@ class BlockingFiles final : public FileReader {
       return std::any_of(texts_.begin(), texts_.end(),
                          [&](const auto& text) { return path.find(text) != std::string::npos; });
     };
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(events_->mutex);
     if (!held()) return;
     ++blocked_;
-    changed_.wait(lock, [&] { return !held(); });
+    events_->happened();
+    events_->changed.wait(lock, [&] { return !held(); });
     --blocked_;
+    events_->happened();
   }
   SystemFiles files_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
+  const std::shared_ptr<Events> events_;
   mutable std::size_t blocked_ = 0;
   std::set<std::string> texts_;
 };
@@ -65,8 +79,9 @@ struct Rig {
     gatherer = std::make_unique<DeviceGatherer>(
         options, files, [this](DeviceGatherer::Work work) { threads.emplace_back(std::move(work)); },
         [this](DeviceGatherer::Work work) {
-          std::lock_guard lock(mutex);
+          std::lock_guard lock(events->mutex);
           posted.push_back(std::move(work));
+          events->happened();
         },
         clock, [this](Result<model::Inventory> result) { results.push_back(std::move(result)); });
   }
@@ -77,18 +92,25 @@ struct Rig {
   void run_posted() {
     std::vector<DeviceGatherer::Work> work;
     {
-      std::lock_guard lock(mutex);
+      std::lock_guard lock(events->mutex);
       work.swap(posted);
     }
     for (auto& each : work) each();
   }
   template <typename Condition>
   void until(const Condition& condition) {
-    for (int i = 0; i < 3000 && !condition(); ++i) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (;;) {
+      std::uint64_t seen = 0;
+      {
+        std::lock_guard lock(events->mutex);
+        seen = events->count;
+      }
       run_posted();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      if (condition()) return;
+      std::unique_lock lock(events->mutex);
+      REQUIRE(events->changed.wait_until(lock, deadline, [&] { return events->count != seen; }));
     }
-    REQUIRE(condition());
   }
   // A whole reading; every device that blocks is waited for, then given up.
   const model::Inventory& gather(std::size_t blocking = 0) {
@@ -107,8 +129,8 @@ struct Rig {
   }
 
   FakeClock clock;
-  std::shared_ptr<BlockingFiles> files = std::make_shared<BlockingFiles>();
-  std::mutex mutex;
+  std::shared_ptr<Events> events = std::make_shared<Events>();
+  std::shared_ptr<BlockingFiles> files = std::make_shared<BlockingFiles>(events);
   std::vector<DeviceGatherer::Work> posted;
   std::vector<std::thread> threads;
   std::vector<Result<model::Inventory>> results;
