@@ -199,30 +199,21 @@ class Daemon {
     if (due.inventory) read_inventory();
     const bool healthy = pipeline_->ready() && pipeline_->progressing();
     if (due.page || healthy != healthy_told_) {
-      server_->publish(page(), healthy, pipeline_->ready() ? "every device blocks in its driver" : "no inventory yet");
+      server_->publish(pipeline_->page(inventory_counts()), healthy,
+                       pipeline_->ready() ? "every device blocks in its driver" : "no inventory yet");
     }
     healthy_told_ = healthy;
     tell_service_manager(healthy);
   }
 
-  std::vector<model::MetricSample> page() const {
-    std::vector<model::MetricSample> out = pipeline_->page();
-    const auto put = [&out](std::string_view name, std::vector<std::pair<std::string, std::string>> labels,
-                            std::uint64_t value) {
-      model::MetricSample& sample = out.emplace_back();
-      sample.name = name;
-      sample.labels = std::move(labels);
-      sample.value = static_cast<double>(value);
+  InventoryCounts inventory_counts() const {
+    const auto messages = [](const auto& counts) {
+      return InventoryCounts::Messages{counts.received, counts.malformed, counts.overruns};
     };
-    const auto messages = [&put](const std::string& source, const auto& counts) {
-      put("weft_inventory_messages_total", {{"source", source}, {"result", "received"}}, counts.received);
-      put("weft_inventory_messages_total", {{"source", source}, {"result", "malformed"}}, counts.malformed);
-      put("weft_inventory_messages_total", {{"source", source}, {"result", "overrun"}}, counts.overruns);
-    };
-    if (uevents_) messages("uevent", uevents_->counts());
-    if (links_watch_) messages("link", links_watch_->counts());
-    put("weft_inventory_values_missing_total", {{"reason", "absent"}}, gatherer_->counts().absent);
-    put("weft_inventory_values_missing_total", {{"reason", "failed"}}, gatherer_->counts().failed);
+    InventoryCounts out;
+    if (uevents_) out.uevents = messages(uevents_->counts());
+    if (links_watch_) out.links = messages(links_watch_->counts());
+    out.values = gatherer_->counts();
     return out;
   }
 

@@ -83,6 +83,20 @@ std::vector<model::MetricSample> MetricsPage::samples(const PageInput& input) co
   put(out, "weft_process_cpu_seconds_total", {{"mode", "user"}}, seconds(input.cpu.user_ns));
   put(out, "weft_process_cpu_seconds_total", {{"mode", "system"}}, seconds(input.cpu.system_ns));
   put(out, "weft_plan_revision", {}, static_cast<double>(input.plan_revision));
+  const auto messages = [&](const char* source, const std::optional<InventoryCounts::Messages>& counts) {
+    if (!counts) return;
+    const std::pair<const char*, std::uint64_t> rows[] = {
+        {"received", counts->received}, {"malformed", counts->malformed}, {"overrun", counts->overruns}};
+    for (const auto& [result, count] : rows) {
+      put(out, "weft_inventory_messages_total", {{"source", source}, {"result", result}}, static_cast<double>(count));
+    }
+  };
+  messages("uevent", input.inventory.uevents);
+  messages("link", input.inventory.links);
+  put(out, "weft_inventory_values_missing_total", {{"reason", "absent"}},
+      static_cast<double>(input.inventory.values.absent));
+  put(out, "weft_inventory_values_missing_total", {{"reason", "failed"}},
+      static_cast<double>(input.inventory.values.failed));
   for (const StreamState state : {StreamState::Inactive, StreamState::Connecting, StreamState::Handshake,
                                   StreamState::Connected, StreamState::Backoff}) {
     put(out, "weft_stream_state", {{"state", std::string(to_string(state))}}, state == input.stream ? 1 : 0);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/collectors/inventory/inventory_reader.h"
 #include "agent/daemon/endpoint_keeper.h"
 #include "agent/daemon/stream_session.h"
 #include "lib/base/cpu_time.h"
@@ -16,6 +17,15 @@
 #include "probes/trace/trace_schedule.h"
 
 namespace weft::agent {
+
+// What reading the host's devices came to, since the start. Messages absent: that source cannot be had here.
+struct InventoryCounts {
+  struct Messages {
+    std::uint64_t received = 0, malformed = 0, overruns = 0;
+  };
+  std::optional<Messages> uevents, links;
+  inventory::ReadCounts values;
+};
 
 struct PageInput {
   std::string host, version, kernel;
@@ -28,6 +38,7 @@ struct PageInput {
   std::uint64_t plan_revision = 0;
   std::optional<model::HostHealth> health;
   CpuTime cpu;
+  InventoryCounts inventory;
 };
 
 class MetricsPage {

@@ -404,7 +404,7 @@ void Pipeline::log_totals() const {
              {"dropped", outbox_.dropped_samples()}});
 }
 
-std::vector<model::MetricSample> Pipeline::page() const {
+std::vector<model::MetricSample> Pipeline::page(const InventoryCounts& inventory) const {
   PageInput input;
   input.host = settings_.agent_name;
   input.version = identity_.version;
@@ -419,6 +419,7 @@ std::vector<model::MetricSample> Pipeline::page() const {
   input.plan_revision = follower_.revision();
   input.health = last_health_;
   input.cpu = process_cpu_time();
+  input.inventory = inventory;
   return metrics_.samples(input);
 }
 

@@ -83,7 +83,7 @@ class Pipeline {
   std::string status_line() const;
   // What this life has sent and what of it is not known to be stored.
   void log_totals() const;
-  std::vector<model::MetricSample> page() const;
+  std::vector<model::MetricSample> page(const InventoryCounts& inventory) const;
   const model::Inventory& reported() const { return reported_; }
   StreamState stream_state() const { return session_->state(); }
 

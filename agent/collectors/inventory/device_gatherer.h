@@ -1,7 +1,8 @@
 // Reads the devices of this host off the main loop, so that one whose driver or firmware never answers hides no other:
 // a device that takes too long keeps its last reading, is told as a limitation, and is not asked again before the
 // first question was answered. Threads that do not come back are bounded.
-// All methods on the main loop's thread, where done is also called.
+// All methods on the main loop's thread, where done is also called: once for each start, with the inventory, or with
+// Timeout when not even the listing came back.
 #pragma once
 
 #include <cstdint>

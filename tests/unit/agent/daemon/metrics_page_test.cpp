@@ -1,6 +1,7 @@
 #include "agent/daemon/metrics_page.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tests/unit/catch.h"
 
@@ -42,6 +43,7 @@ TEST_CASE("metrics: every sample is in the catalogue with its labels", "[agent]"
   PageInput input;
   input.health = model::HostHealth{};
   input.health->cpu_pressure_some = 0.5;
+  input.inventory.uevents = input.inventory.links = InventoryCounts::Messages{1, 2, 3};
   const auto samples = page.samples(input);
   for (const model::MetricSample& sample : samples) {
     const model::MetricInfo* info = model::find_metric(sample.name);
@@ -62,6 +64,26 @@ TEST_CASE("metrics: own cost is user and system time, told apart (perftest 337)"
   const auto samples = MetricsPage().samples(input);
   CHECK(find(samples, "weft_process_cpu_seconds_total", "user")->value == 3);
   CHECK(find(samples, "weft_process_cpu_seconds_total", "system")->value == 40);
+}
+
+TEST_CASE("metrics: what the kernel told and what devices did not give, each under its own labels; absent is absent",
+          "[agent]") {
+  PageInput input;
+  input.inventory.uevents = InventoryCounts::Messages{50, 4, 2};
+  input.inventory.values = {7, 3};
+  const auto samples = MetricsPage().samples(input);
+  std::map<std::string, double> told;
+  for (const model::MetricSample& sample : samples) {
+    if (sample.name.rfind("weft_inventory_", 0) != 0) continue;
+    std::string key = std::string(sample.name);
+    for (const auto& [label, value] : sample.labels) key += " " + value;
+    told[key] = sample.value;
+  }
+  CHECK(told == std::map<std::string, double>{{"weft_inventory_messages_total uevent received", 50},
+                                              {"weft_inventory_messages_total uevent malformed", 4},
+                                              {"weft_inventory_messages_total uevent overrun", 2},
+                                              {"weft_inventory_values_missing_total absent", 7},
+                                              {"weft_inventory_values_missing_total failed", 3}});
 }
 
 TEST_CASE("metrics: own cost of probing is told with its values: throttled, own delay, fewest free buffers",

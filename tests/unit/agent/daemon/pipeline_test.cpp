@@ -443,7 +443,7 @@ TEST_CASE("pipeline: alone, nothing is kept for an aggregator that is not there"
   rig.inventory(inventory_with({"rxe0"}));
   for (int i = 0; i < 5; ++i) rig.second();
   CHECK(rig.pipeline.stream_state() == StreamState::Inactive);
-  for (const model::MetricSample& sample : rig.pipeline.page()) {
+  for (const model::MetricSample& sample : rig.pipeline.page({})) {
     if (sample.name == "weft_stream_waiting") CHECK(sample.value == 0);
   }
   CHECK(rig.devices["rxe0"].open == 1);
