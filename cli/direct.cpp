@@ -198,7 +198,7 @@ DirectParts system_parts() {
   return {[](const std::string& sys_root, Nanos within_ns) {
             return host_inventory(sys_root, std::min(within_ns, kInventoryWait));
           },
-          probes::open_rdma_transport};
+          probes::open_rdma_transport, probes::source_address_for};
 }
 
 Result<std::size_t> Direct::add(const DirectOptions& options, const LocalPlace& local, const EngineNeeds& needs,
@@ -275,8 +275,7 @@ Result<std::unique_ptr<Direct>> Direct::open(const DirectOptions& options, const
     return *opening.place;
   };
   for (std::size_t i = 0; i < peers.size(); ++i) {
-    auto source =
-        options.source.empty() ? probes::source_address_for(peers[i].address) : Result<std::string>(options.source);
+    auto source = options.source.empty() ? parts.source_for(peers[i].address) : Result<std::string>(options.source);
     auto local = source ? choose_place(options, inventory, *source) : Result<LocalPlace>(source.error());
     if (!local) {
       direct->failed_[i] = local.error();

@@ -42,11 +42,13 @@ Result<LocalPlace> choose_place(const DirectOptions& options, const model::Inven
 // For people: why this place, and which GID of it and why.
 std::string how_chosen(const LocalPlace& local);
 
-// What opening calls outside, which tests replace. Both may block for ever and be left behind, so they own what they
-// use.
+// What opening calls outside, which tests replace. inventory and open_rdma may block for ever and be left behind, so
+// they own what they use.
 struct DirectParts {
   std::function<Result<model::Inventory>(const std::string& sys_root, Nanos within_ns)> inventory;
   std::function<Result<std::unique_ptr<probes::Transport>>(const probes::RdmaTransportOptions&)> open_rdma;
+  // The local address that packets to this one leave from, by the routes. Does not block.
+  std::function<Result<std::string>(const std::string& to)> source_for;
 };
 DirectParts system_parts();
 

@@ -24,9 +24,9 @@ struct DirectMesh {
 // Runs for duration_ns or until Ctrl-C.
 Result<DirectMesh> measure_mesh(const MeshOptions& options, const Clock& clock);
 
-// Pure: a pair's state from its counts.
-// Loss, marks or a finding 1; else 3 when of some host nothing could be measured; else 0. Pure.
+// Pure. Loss, marks or a finding: 1; else 3 when of some host nothing could be measured; else 0.
 ExitCode direct_mesh_exit(const std::vector<localise::MeshCell>& cells, bool any_finding);
+// Pure: a pair's state from its counts.
 std::string cell_state(const localise::MeshCell& cell, bool answered);
 
 }  // namespace weft::cli

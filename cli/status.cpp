@@ -13,6 +13,7 @@ namespace weft::cli {
 
 ExitCode run_status(const StatusOptions& o, Output& output, const Clock& clock) {
   StatusReport report;
+  const Nanos until = clock.monotonic_ns() + o.deadline_ns;
   auto inventory = host_inventory(o.direct.sys_root, o.deadline_ns);
   if (!inventory) return output.fail("status", inventory.error());
   report.inventory = std::move(*inventory);
@@ -30,11 +31,13 @@ ExitCode run_status(const StatusOptions& o, Output& output, const Clock& clock) 
       }
     }
   }
-  report.timestamps_by_port = timestamp_modes(report.inventory, o.direct, o.deadline_ns, clock, system_parts());
+  // Half of what is left: a device that blocks still leaves time to ask weftd.
+  report.timestamps_by_port =
+      timestamp_modes(report.inventory, o.direct, (until - clock.monotonic_ns()) / 2, clock, system_parts());
   if (auto socket = probes::open_trace_socket(); !socket) {
     report.limitations.push_back({"paths", socket.error().message(), ""});
   }
-  report.agent = ask_local_agent(o.agent, o.deadline_ns);
+  report.agent = ask_local_agent(o.agent, until - clock.monotonic_ns());
   const ExitCode code = status_exit(report);
   if (output.json) return output.finish_json("status", code, status_json(report));
   output.out << status_report(report, output.width, output.paint);
