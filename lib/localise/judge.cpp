@@ -292,6 +292,8 @@ std::vector<Claim> Judge::ask(Question question, const Window& window, Nanos now
   }
   std::size_t in_use = 0;
   for (LinkId id = 0; id < ballot.links; ++id) in_use += ballot.ok[id] + ballot.bad[id] > 0 ? 1 : 0;
+  // The window of minutes sees a dying link at once, while the short ones wait to see whether it is dead: there the
+  // worst suspect stays in, or such a link would first be called lossy.
   vote_config.base_ratio = base_ratio(ballot, least, most, !window.long_memory);
   if (question == Question::Loss && !window.long_memory) {
     in_use_.assign(ballot.links, 0);

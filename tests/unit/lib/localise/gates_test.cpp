@@ -33,6 +33,24 @@ std::string random_spine_link(Random& random, const SimConfig& config) {
   return random.chance(0.5) ? leaf + ">" + spine : spine + ">" + leaf;
 }
 
+struct Suffered {
+  unsigned seconds;  // until the finding was there; 40: it did not come
+  Names found;
+};
+
+// Runs with the links' faults until the finding is there, then without them until all is over.
+Suffered suffer(Simulator& sim, const std::string& wanted) {
+  const auto before = static_cast<std::ptrdiff_t>(sim.raised().size());
+  unsigned seconds = 0;
+  while (seconds < 40 && !has(sim.active(), wanted)) {
+    sim.step();
+    ++seconds;
+  }
+  sim.clear_links();
+  sim.run(50);
+  return {seconds, Names(sim.raised().begin() + before, sim.raised().end())};
+}
+
 }  // namespace
 
 TEST_CASE("twelve simulated hours of a healthy lab raises nothing", "[gates][slow]") {
@@ -62,7 +80,6 @@ TEST_CASE("single hard faults: the link is the only one named, nearly always, wi
   constexpr unsigned kFaults = 20;
   for (unsigned i = 0; i < kFaults; ++i) {
     const std::string link = random_spine_link(random, config);
-    const std::size_t before = sim.raised().size();
     FindingKind kind = FindingKind::LinkLoss;
     if (i % 3 == 0) sim.link(link).loss = 0.05 + 0.3 * random.uniform();
     if (i % 3 == 1) {
@@ -74,15 +91,8 @@ TEST_CASE("single hard faults: the link is the only one named, nearly always, wi
       kind = FindingKind::LinkEcn;
     }
     const std::string wanted = std::string(model::finding_info(kind).name) + " link:" + link;
-    unsigned second = 0;
-    while (second < 40 && !has(sim.active(), wanted)) {
-      sim.step();
-      ++second;
-    }
+    const auto [second, found] = suffer(sim, wanted);
     times.push_back(second);
-    sim.clear_links();
-    sim.run(50);
-    const Names found(sim.raised().begin() + static_cast<std::ptrdiff_t>(before), sim.raised().end());
     if (found == Names{wanted}) {
       ++right;
     } else {
@@ -117,17 +127,9 @@ TEST_CASE("two leaves, two spines, two hosts a leaf: loss, delay and marks of a 
     for (unsigned i = 0; i < kFaults; ++i) {
       const std::string link = random_spine_link(random, config);
       const std::string wanted = std::string(model::finding_info(kind).name) + " link:" + link;
-      const std::size_t before = sim.raised().size();
       sim.link(link) = fault;
-      unsigned second = 0;
-      while (second < 40 && !has(sim.active(), wanted)) {
-        sim.step();
-        ++second;
-      }
+      const auto [second, found] = suffer(sim, wanted);
       times.push_back(second);
-      sim.clear_links();
-      sim.run(50);
-      const Names found(sim.raised().begin() + static_cast<std::ptrdiff_t>(before), sim.raised().end());
       right += found == Names{wanted} ? 1 : 0;
     }
     std::sort(times.begin(), times.end());

@@ -117,6 +117,14 @@ std::vector<std::string> addresses(const model::PathTrace& trace) {
   return out;
 }
 
+// While sick the link into the last router loses every second packet.
+std::function<std::string(std::uint16_t, std::uint8_t)> losing_clos(const bool& sick) {
+  return [&sick, crossed = 0U](std::uint16_t port, std::uint8_t ttl) mutable -> std::string {
+    if (sick && ttl == 3 && ++crossed % 2 == 0) return "";
+    return clos(port, ttl);
+  };
+}
+
 }  // namespace
 
 TEST_CASE("a path is traced to its last router and the host never sees a packet", "[trace]") {
@@ -438,13 +446,9 @@ TEST_CASE("the whole tracer stays within its rate", "[trace]") {
 TEST_CASE("a path under suspicion is asked all along, counted hop by hop and reported each second", "[trace]") {
   FakeNetwork net = FakeNetwork(TraceLimits{});
   net.answers_burst = net.answers_per_s = 1e6;
-  unsigned crossed = 0;
-  bool sick = false;
   // The link into the last router loses every second packet, and the one into the spine marks all.
-  net.route = [&](std::uint16_t port, std::uint8_t ttl) -> std::string {
-    if (sick && ttl == 3 && ++crossed % 2 == 0) return "";
-    return clos(port, ttl);
-  };
+  bool sick = false;
+  net.route = losing_clos(sick);
   REQUIRE(net.schedule.set_requests({request(49152), request(49153)}, net.now));
   net.run(30 * kSecond);
   (void)net.schedule.take_changed(net.now);
@@ -490,12 +494,8 @@ TEST_CASE("an answer counts when its timeout would have: no report sees only tho
   limits.counted_report_ns = 50 * kMillisecond;
   FakeNetwork net = FakeNetwork(limits);
   net.answers_burst = net.answers_per_s = 1e6;
-  unsigned crossed = 0;
   bool sick = false;
-  net.route = [&](std::uint16_t port, std::uint8_t ttl) -> std::string {
-    if (sick && ttl == 3 && ++crossed % 2 == 0) return "";
-    return clos(port, ttl);
-  };
+  net.route = losing_clos(sick);
   auto suspect = request(49152);
   REQUIRE(net.schedule.set_requests({suspect}, net.now));
   net.run(30 * kSecond);
