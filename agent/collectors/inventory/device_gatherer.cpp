@@ -163,7 +163,8 @@ void DeviceGatherer::finish(const std::shared_ptr<Job>& job) {
       add_limitations(out, read->second.limitations);
       out.devices.push_back(std::move(read->second.device));
     } else {
-      const bool stuck = stuck_.count(name) != 0;
+      // Of one left out from the start: it may have come back since, which the next reading will show.
+      const bool stuck = stuck_.count(name) != 0 || job->skip.count(name) != 0;
       add_limitations(out, {{model::rnic_subject(out.host, name),
                              stuck ? "reading its state has not returned: its driver or firmware blocks"
                                    : "it is not read: too many other devices block",
