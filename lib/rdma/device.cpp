@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "lib/base/files.h"
+#include "lib/model/subject.h"
 #include "lib/rdma/enum_number.h"
 
 namespace weft::rdma {
@@ -78,9 +80,38 @@ struct DeviceList {
   }
 };
 
-Error no_device(const DeviceList& list, const std::string& name) {
+// The kernel has it, libibverbs does not list it: rdma-core (libibverbs/init.c) skips those without a character device
+// and those that no provider library claims.
+Error not_offered(const std::string& name, const DeviceRoots& roots, const SystemFiles& files) {
+  const std::string where = "RDMA device " + name + ": ";
+  const std::string verbs = roots.sys + "/class/infiniband_verbs";
+  const auto nodes = files.list(verbs);
+  if (!nodes)
+    return make_error(Error::Kind::Unsupported,
+                      where + "its kernel module ib_uverbs is not loaded (modprobe ib_uverbs)");
+  for (const std::string& node : *nodes) {
+    const auto of = read_trimmed(files, verbs + "/" + node + "/ibdev");
+    if (!of || *of != name) continue;
+    const std::string path = roots.dev + "/infiniband/" + node;
+    if (::access(path.c_str(), F_OK) != 0)
+      return make_error(Error::Kind::Unsupported,
+                        where + path + " does not exist (mount devtmpfs, or pass the node into this container)");
+    return make_error(Error::Kind::Unsupported,
+                      where +
+                          "libibverbs has no provider library for it (install ibverbs-providers of rdma-core, or "
+                          "the provider that came with the NIC's driver)");
+  }
+  // It is coming or going.
+  return make_error(Error::Kind::NotFound, where + "it has no uverbs node");
+}
+
+Error no_device(const DeviceList& list, const std::string& name, const DeviceRoots& roots) {
+  const SystemFiles files;
+  const bool valid = model::valid_name(name);
+  if (valid && ::access((roots.sys + "/class/infiniband/" + name).c_str(), F_OK) == 0)
+    return not_offered(name, roots, files);
   if (list.devices == nullptr || list.count == 0) {
-    const bool module = ::access("/sys/class/infiniband_verbs", F_OK) == 0;
+    const bool module = ::access((roots.sys + "/class/infiniband_verbs").c_str(), F_OK) == 0;
     return make_error(module ? Error::Kind::NotFound : Error::Kind::Unsupported,
                       "RDMA device " + name + ": this host has none" +
                           (module ? "" : " and its kernel module ib_uverbs is not loaded (modprobe ib_uverbs)"));
@@ -100,12 +131,12 @@ Device::~Device() {
   ibv_close_device(context_);
 }
 
-Result<std::unique_ptr<Device>> Device::open(const std::string& name) {
+Result<std::unique_ptr<Device>> Device::open(const std::string& name, const DeviceRoots& roots) {
   const DeviceList list;
   ibv_device* found = nullptr;
   for (int i = 0; i < list.count && list.devices != nullptr; ++i)
     if (name == ibv_get_device_name(list.devices[i])) found = list.devices[i];
-  if (found == nullptr) return no_device(list, name);
+  if (found == nullptr) return no_device(list, name, roots);
 
   ibv_context* context = ibv_open_device(found);
   if (context == nullptr) {

@@ -28,10 +28,16 @@ struct AsyncEvent {
   std::uint32_t queue_pair = 0;  // of QueuePairFatal
 };
 
+// Where to look for a device that libibverbs does not list.
+struct DeviceRoots {
+  std::string sys = "/sys", dev = "/dev";
+};
+
 class Device {
  public:
-  // NotFound with the names that exist; Permission with the node; Unsupported when this kernel has no RDMA at all.
-  static Result<std::unique_ptr<Device>> open(const std::string& name);
+  // NotFound with the names that exist; Permission with the node; Unsupported when this kernel has no RDMA at all, or
+  // has the device but libibverbs cannot offer it: no provider library, no character device.
+  static Result<std::unique_ptr<Device>> open(const std::string& name, const DeviceRoots& roots = {});
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

@@ -1,6 +1,9 @@
 #include "lib/rdma/device.h"
 
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "tests/unit/catch.h"
 #include "tests/unit/lib/rdma/fake_verbs.h"
@@ -18,6 +21,41 @@ TEST_CASE("device: one that does not exist is named, with those there are", "[rd
   verbs.present = false;
   CHECK_FALSE(Device::open("mlx5_0"));
   CHECK(verbs.alive() == 0);
+}
+
+TEST_CASE("device: one that the kernel has and libibverbs does not list says what to install, not that it is gone",
+          "[rdma]") {
+  FakeVerbs verbs;
+  verbs.present = GENERATE(true, false);  // with and without another that is listed
+  const std::filesystem::path root = verbs.folder();
+  const DeviceRoots roots{root / "sys", root / "dev"};
+  const auto error = [&] {
+    const auto device = Device::open("mlx5_1", roots);
+    REQUIRE_FALSE(device);
+    return device.error();
+  };
+  const auto write = [&](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text;
+  };
+  write("sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0\n");
+  CHECK(error().kind == Error::Kind::NotFound);
+  write("sys/class/infiniband/mlx5_1/node_type", "1: CA\n");
+  CHECK(error().kind == Error::Kind::NotFound);  // its node may come, or has just gone
+
+  write("sys/class/infiniband_verbs/uverbs1/ibdev", "mlx5_1\n");
+  CHECK(error().kind == Error::Kind::Unsupported);
+  CHECK_THAT(error().message(), ContainsSubstring("mlx5_1") && ContainsSubstring("container") &&
+                                    ContainsSubstring(roots.dev + "/infiniband/uverbs1 does not exist"));
+
+  write("dev/infiniband/uverbs1", "");
+  CHECK(error().kind == Error::Kind::Unsupported);
+  CHECK_THAT(error().message(), ContainsSubstring("mlx5_1") && ContainsSubstring("no provider library") &&
+                                    ContainsSubstring("install ibverbs-providers"));
+
+  std::filesystem::remove_all(root / "sys/class/infiniband_verbs");
+  CHECK(error().kind == Error::Kind::Unsupported);
+  CHECK_THAT(error().message(), ContainsSubstring("mlx5_1") && ContainsSubstring("modprobe ib_uverbs"));
 }
 
 TEST_CASE("device: a node that may not be opened says which, and what to do", "[rdma]") {

@@ -66,6 +66,8 @@ class FakeVerbs {
   std::map<std::string, int> fails;
   // It is unplugged: its node in sysfs is gone.
   void unplug();
+  // A scratch folder, which is that node.
+  const std::string& folder() const { return folder_; }
 
   // What was asked of it.
   std::vector<std::uint64_t> queue_flags_asked;  // of create_cq_ex
