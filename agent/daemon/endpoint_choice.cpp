@@ -108,6 +108,22 @@ void choose_udp(const model::Inventory& inventory, const std::vector<NetInterfac
   }
 }
 
+// There is no endpoint over RDMA. so: what comes of it.
+model::Limitation no_rdma(const model::Inventory& inventory, const ProbeSettings& settings, const std::string& so) {
+  const std::string host = model::host_subject(inventory.host);
+  // One that blocks in its driver is listed, and nothing is known of it.
+  const bool unread =
+      std::any_of(inventory.devices.begin(), inventory.devices.end(),
+                  [&](const model::RdmaDevice& device) { return device_allowed(settings, device.name); });
+  if (unread) {
+    return {host, "no port of an RDMA device can be read, so " + so,
+            "see what is said of the device; RDMA is used by itself once it can be read"};
+  }
+  return {host, "no RDMA device is here, so " + so,
+          std::string("load the driver of the RNIC (rdma link shows devices)") +
+              (settings.transport == TransportChoice::Rdma ? ", or set probe.transport = \"udp\"" : "")};
+}
+
 model::Limitation udp_instead(const std::string& host, const std::vector<RdmaRefusal>& refused) {
   constexpr std::size_t kNamed = 4;
   std::string tried;
@@ -156,20 +172,14 @@ EndpointChoice choose_endpoints(const model::Inventory& inventory, const std::ve
   const bool none = out.specs.empty();
   const bool automatic = settings.transport == TransportChoice::Auto;
   if (settings.transport == TransportChoice::Rdma || (automatic && rdma_seen && refused.empty())) {
-    if (none) {
-      out.limitations.push_back(
-          {model::host_subject(inventory.host), "no RDMA device is here, so nothing is probed",
-           "load the driver of the RNIC (rdma link shows devices), or set probe.transport = \"udp\""});
-    }
+    if (none) out.limitations.push_back(no_rdma(inventory, settings, "nothing is probed"));
     return out;
   }
   if (settings.transport == TransportChoice::Udp || none || !refused.empty()) {
     if (automatic && !none) {
       out.limitations.push_back(udp_instead(inventory.host, refused));
     } else if (automatic) {
-      out.limitations.push_back({model::host_subject(inventory.host),
-                                 "no RDMA device is here: paths are probed over UDP, RNICs are not",
-                                 "load the driver of the RNIC; rdma link shows devices"});
+      out.limitations.push_back(no_rdma(inventory, settings, "paths are probed over UDP and RNICs are not"));
     }
     choose_udp(inventory, interfaces, settings, out);
   }

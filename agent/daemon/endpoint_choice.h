@@ -53,8 +53,9 @@ struct EndpointChoice {
   std::vector<model::Limitation> limitations;
 };
 
-// rdma_seen: an allowed RDMA device was there before. In automatic choice such a host does not fall back to UDP when
-// the device is gone: other paths would be measured under the same host's name.
+// rdma_seen: a port of an allowed RDMA device was there before. In automatic choice such a host does not fall back to
+// UDP when the device is gone: other paths would be measured under the same host's name. A device that was listed and
+// could never be read, as its driver blocks, does not count.
 // refused: not empty when every RDMA endpoint was tried and none can be opened. In automatic choice UDP then probes
 // beside them, from the interfaces of these RDMA ports where they have addresses; the RDMA endpoints stay in the choice
 // and so are tried again.

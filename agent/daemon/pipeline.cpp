@@ -122,9 +122,9 @@ void Pipeline::choose() {
   for (const model::RdmaDevice& device : inventory_->devices) {
     const bool allowed = device_allowed(settings_.probe, device.name);
     if (allowed && seen_devices_.size() < kMaxSeenDevices) seen_devices_.insert(device.name);
+    rdma_seen_ = rdma_seen_ || (allowed && !device.ports.empty());
   }
-  EndpointChoice choice =
-      choose_endpoints(*inventory_, interfaces_, settings_.probe, !seen_devices_.empty(), refusals_);
+  EndpointChoice choice = choose_endpoints(*inventory_, interfaces_, settings_.probe, rdma_seen_, refusals_);
   choice_limitations_ = std::move(choice.limitations);
   keeper_->set_wanted(std::move(choice.specs));
   report_inventory();
@@ -370,6 +370,7 @@ void Pipeline::reload(Settings settings) {
   if (trace_change) start_tracer();
   if (engines_change) {
     seen_devices_.clear();
+    rdma_seen_ = false;
     refusals_.clear();
     rdma_again_ns_.reset();
     keeper_->reopen_all(parts_.engines(settings_));

@@ -123,6 +123,7 @@ class Pipeline {
   std::string inventory_problem_;
   std::vector<model::Limitation> choice_limitations_;
   std::set<std::string> seen_devices_;  // allowed RDMA devices that were here since the start
+  bool rdma_seen_ = false;              // a port of one of them
   std::vector<RdmaRefusal> refusals_;   // not empty: UDP is probed instead of RDMA
   std::optional<Nanos> rdma_again_ns_;  // when it could last be used, since that ended once
   model::Inventory reported_;

@@ -87,8 +87,24 @@ class Running(unittest.TestCase):
         first, _ = self.pair(transport="auto", flags=flags)
         until("answers over UDP", lambda: (first.metric("weft_probe_acknowledged_total") or 0) > 5)
         self.assertGreater(first.metric("weft_agent_limitations"), 0)
-        self.assertIn("no RDMA device is here: paths are probed over UDP", first.process.log())
+        self.assertIn("no RDMA device is here, so paths are probed over UDP", first.process.log())
         self.assertEqual(first.metric("weft_agent_info", kernel="6.1.0-of-the-test"), 1)
+
+    def test_a_device_whose_driver_blocks_from_the_start_leaves_the_host_to_udp(self):
+        sys_root = self.bench.folder / "blocked"
+        port = sys_root / "class/infiniband/mlx5_0/ports/1"
+        port.mkdir(parents=True)
+        os.mkfifo(port / "state")  # who opens it waits for a writer, as in a driver that does not answer
+        flags = ["--sys-root", sys_root]
+        first, _ = self.pair(transport="auto", flags=flags)
+        until("answers over UDP", lambda: (first.metric("weft_probe_acknowledged_total") or 0) > 5)
+        log = first.process.log()
+        self.assertIn("no port of an RDMA device can be read, so paths are probed over UDP", log)
+        self.assertIn("rnic:a1/mlx5_0", log)
+        self.assertEqual(first.get("/healthz"), (200, "ok\n"))
+        status, seconds = first.process.stop()
+        self.assertEqual(status, 0)
+        self.assertLess(seconds, 4)
 
     def test_what_the_kernel_tells_and_what_devices_do_not_give_are_counted(self):
         agent = self.bench.agent(1, hello_port=self.hello_port)

@@ -93,6 +93,29 @@ TEST_CASE("endpoints: a host whose RDMA device went away does not turn to UDP", 
   CHECK(choice.limitations.size() == 1);
 }
 
+TEST_CASE("endpoints: a device of which nothing could ever be read leaves its host to UDP, and is not called absent",
+          "[agent]") {
+  const auto blocked = host({device("mlx5_0", model::PortState::Active, 0)});
+  const auto choice = choose_endpoints(blocked, kInterfaces, ProbeSettings{}, false);
+  REQUIRE(choice.specs.size() == 1);
+  CHECK(choice.specs[0].device == "eth1");
+  REQUIRE(choice.limitations.size() == 1);
+  CHECK_THAT(choice.limitations[0].why,
+             ContainsSubstring("no port of an RDMA device can be read, so paths are probed over UDP"));
+
+  ProbeSettings rdma;
+  rdma.transport = TransportChoice::Rdma;
+  const auto none = choose_endpoints(blocked, kInterfaces, rdma, false);
+  CHECK(none.specs.empty());
+  REQUIRE(none.limitations.size() == 1);
+  CHECK_THAT(none.limitations[0].why, ContainsSubstring("can be read, so nothing is probed"));
+
+  ProbeSettings other;
+  other.devices = {"mlx5_1"};
+  CHECK_THAT(choose_endpoints(blocked, kInterfaces, other, false).limitations.back().why,
+             ContainsSubstring("no RDMA device is here"));
+}
+
 namespace {
 
 RdmaRefusal refusal(const std::string& device, Error::Kind kind, std::string message) {

@@ -271,6 +271,40 @@ TEST_CASE("pipeline: a driver that is unloaded because nobody could use it leave
   CHECK_FALSE(rig.udp());
 }
 
+TEST_CASE("pipeline: a host whose only device blocks from the start probes over UDP until the device can be read",
+          "[agent]") {
+  Rig rig;
+  NetInterface eth1;
+  eth1.name = "eth1";
+  eth1.address = "10.0.1.2";
+  eth1.up = eth1.hardware = true;
+  rig.interfaces = {eth1};
+  model::Inventory blocked = inventory_with({"rxe0"});
+  blocked.devices[0].ports.clear();
+  rig.inventory(blocked);
+  rig.second();
+  CHECK(rig.devices["eth1"].open == 1);
+  const auto says_udp = [&] {
+    const auto& all = rig.pipeline.reported().limitations;
+    return std::any_of(all.begin(), all.end(), [](const auto& one) {
+      return one.subject == "host:h1" && one.why.find("so paths are probed over UDP") != std::string::npos;
+    });
+  };
+  CHECK(says_udp());
+
+  rig.inventory(inventory_with({"rxe0"}));
+  for (int i = 0; i < 3; ++i) rig.second();
+  CHECK(rig.devices["eth1"].open == 0);
+  CHECK(rig.devices["rxe0"].open == 1);
+  CHECK_FALSE(says_udp());
+
+  // From here on it is a host of RDMA: another transport would measure other paths under the same names.
+  rig.inventory(blocked);
+  for (int i = 0; i < 3; ++i) rig.second();
+  CHECK(rig.devices["eth1"].open == 0);
+  CHECK_FALSE(says_udp());
+}
+
 TEST_CASE("pipeline: an inventory that cannot be read keeps the last one and says why", "[agent]") {
   test::expect_log("cannot read; the last one stands");
   Rig rig;
