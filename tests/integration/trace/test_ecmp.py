@@ -5,7 +5,7 @@ import subprocess
 import time
 import unittest
 
-from tests.integration.cli_support import NetworkTest, parse_one_object, responder, weft
+from tests.integration.cli_support import NetworkTest, Process, parse_one_object, responder, wait_for, weft
 
 PORTS = range(49152, 49160)
 
@@ -91,6 +91,30 @@ class TraceEcmp(NetworkTest):
         # A tracer that does not pace loses most of its 32 answers to the limit.
         self.assertLess(body["packets_sent"] - body["answers"], 8)
 
+    def interrupt_after_answers(self, *args):
+        """A trace of eight ports, interrupted when a third of its answers are in; the rest would take ten seconds."""
+        process = Process(self, "trace", "--transport", "udp", "--no-probe", "--ports", 8, *args, "10.0.3.2",
+                          netns=self.name("h1"))
+        wait_for(lambda: self.icmp("h1", "InTimeExcds") >= 8, "answers of routers", 30)
+        started = time.monotonic()
+        code, out, err = process.interrupt()
+        self.assertLess(time.monotonic() - started, 5)
+        self.assertEqual(code, 0, out + err)
+        return out
+
+    def test_ctrl_c_prints_what_is_known_so_far_and_ends_at_once(self):
+        out = self.interrupt_after_answers()
+        self.assertRegex(out, r"10\.0\.1\.1 ")
+        self.assertIn("fastest answer", out)
+        self.assertIn("stopped before every hop was asked", out)
+
+    def test_ctrl_c_with_json_is_still_one_object_that_says_it_is_not_whole(self):
+        body = parse_one_object(self.interrupt_after_answers("--json"))
+        self.assertFalse(body["finished"])
+        self.assertNotIn("error", body)
+        self.assertEqual([path["port"] for path in body["paths"]], list(PORTS))
+        self.assertIn("10.0.1.1", [hop["address"] for path in body["paths"] for hop in path["hops"]])
+
     def test_with_a_responder_the_hop_count_is_known_and_the_host_never_sees_a_trace_packet(self):
         self.relax_icmp()
         responder(self, "10.0.3.2", 47910, netns=self.name("h3"))
@@ -103,10 +127,13 @@ class TraceEcmp(NetworkTest):
         self.assertEqual(self.unreachables_sent(), before)
 
     def unreachables_sent(self):
-        out = subprocess.run(["ip", "netns", "exec", self.name("h3"), "cat", "/proc/net/snmp"], text=True,
+        return self.icmp("h3", "OutDestUnreachs")
+
+    def icmp(self, node, counter):
+        out = subprocess.run(["ip", "netns", "exec", self.name(node), "cat", "/proc/net/snmp"], text=True,
                              capture_output=True, check=True).stdout
         names, values = [line.split() for line in out.splitlines() if line.startswith("Icmp:")]
-        return int(values[names.index("OutDestUnreachs")])
+        return int(values[names.index(counter)])
 
     def test_a_silent_router_is_unknown_and_no_failure(self):
         self.relax_icmp()
@@ -181,6 +208,20 @@ class TraceNobody(NetworkTest):
         done = weft("trace", "--json", "--no-probe", "--port", 50000, "-w", "30s", "10.97.0.1", netns=self.name("a"))
         self.assertEqual(done.returncode, 3, done.stdout)
         self.assertEqual(parse_one_object(done.stdout)["error"]["kind"], "cannot_measure")
+
+    def test_ctrl_c_before_any_answer_is_exit_3_and_says_that_nothing_answered(self):
+        self.add_node("a")
+        self.add_node("b")
+        self.connect("a", "10.98.0.1/24", "b", "10.98.0.2/24")
+        self.run_ip("-n", self.name("a"), "route", "add", "default", "via", "10.98.0.2")
+        process = Process(self, "trace", "--no-probe", "--port", 50000, "-w", "60s", "10.97.0.1", netns=self.name("a"))
+        process.read_until("tracing 1 port")
+        started = time.monotonic()
+        code, out, err = process.interrupt()
+        self.assertLess(time.monotonic() - started, 5)
+        self.assertEqual(code, 3, out + err)
+        self.assertIn("nothing answered", out)
+        self.assertIn("stopped before every hop was asked", out)
 
     def test_deadline_before_the_end_is_exit_124(self):
         self.add_node("a")
