@@ -98,6 +98,7 @@ void App::run(const std::atomic<bool>& stop, std::atomic<bool>& reload,
     }
     const Nanos now = impl_->clock.monotonic_ns();
     if (now >= next) {
+      impl_->core->turned_away(impl_->grpc->take_turned_away());
       impl_->core->tick();
       impl_->grpc->sweep();
       alive();

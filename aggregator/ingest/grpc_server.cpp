@@ -302,12 +302,17 @@ class FabricService final : public v1::Fabric::CallbackService {
   grpc::ServerBidiReactor<v1::AgentMessage, v1::AggregatorMessage>* Stream(
       grpc::CallbackServerContext* context) override {
     auto stream = std::make_shared<AgentStream>(context, table_, queue_, clock_);
-    if (!table_.add(stream)) return new FullStream();
+    if (!table_.add(stream)) {
+      ++turned_away_;
+      return new FullStream();
+    }
     stream->begin();
     return stream.get();
   }
+  std::uint64_t take_turned_away() { return turned_away_.exchange(0); }
 
  private:
+  std::atomic<std::uint64_t> turned_away_{0};
   StreamTable& table_;
   MessageQueue& queue_;
   const Clock& clock_;
@@ -356,6 +361,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address
 }
 
 int GrpcServer::port() const { return impl_->port; }
+std::uint64_t GrpcServer::take_turned_away() { return impl_->service.take_turned_away(); }
 
 void GrpcServer::sweep() {
   const Nanos now = impl_->clock.monotonic_ns();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,9 @@ class GrpcServer {
   GrpcServer& operator=(const GrpcServer&) = delete;
 
   int port() const;
+  // Streams turned away as there were max_streams already, since the last call. Not a message each: who floods with
+  // streams must not drive out the messages of others.
+  std::uint64_t take_turned_away();
   // Cuts off streams that never say hello and those that do not end. About once a second.
   void sweep();
   // No new streams; those open are given until the wait ends.

@@ -125,6 +125,17 @@ void Core::refuse(const Link& link, const std::string& reason, const std::string
   link->end(StreamLink::End::Refused, text);
 }
 
+void Core::turned_away(std::uint64_t streams) {
+  counters_.streams_refused["capacity"] += streams;
+  // Once for each time it begins.
+  if (streams > 0 && !crowded_) {
+    log::warning("ingest",
+                 "no room for more streams: more agents than one aggregator takes, or a peer that opens too many",
+                 {{"refused", streams}});
+  }
+  crowded_ = streams > 0;
+}
+
 void Core::on(Opened& message) {
   const wire::Hello& hello = message.hello;
   if (hello.schema != wire::kSchema) {

@@ -46,6 +46,8 @@ class Core {
   // Once, before anything else: what a former process knew.
   void restore(const Recovered& recovered);
   void handle(Message&& message);
+  // So many streams found no room at ingest.
+  void turned_away(std::uint64_t streams);
   // Judges, pushes plans that changed, publishes a snapshot. About once a second.
   void tick();
   // Ends every stream; agents come back to the next process.
@@ -98,6 +100,7 @@ class Core {
   Nanos views_made_ns_ = 0, views_cost_ns_ = 0;
   std::uint64_t store_generation_ = 0;
   Counters counters_;
+  bool crowded_ = false;  // streams were turned away when it was last asked
 
   mutable std::mutex snapshot_mutex_;
   std::shared_ptr<const Snapshot> snapshot_;

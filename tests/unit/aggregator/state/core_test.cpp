@@ -5,6 +5,7 @@
 #include "lib/wire/codec.h"
 #include "tests/unit/aggregator/fakes.h"
 #include "tests/unit/catch.h"
+#include "tests/unit/log_capture.h"
 
 using weft::FakeClock;
 using weft::kSecond;
@@ -112,6 +113,16 @@ TEST_CASE("core: a wrong fabric, schema or too many agents are refused with the 
   f.core->tick();
   CHECK(f.core->snapshot()->counters.streams_refused.at("capacity") == 1);
   CHECK(f.core->snapshot()->counters.streams_refused.at("fabric") == 1);
+}
+
+TEST_CASE("core: streams that ingest has no room for are counted, and said once each time it begins", "[aggregator]") {
+  weft::test::expect_log("no room for more streams");
+  weft::test::expect_log("no room for more streams");
+  Fixture f;
+  for (const std::uint64_t streams : {0, 3, 2, 0, 1}) f.core->turned_away(streams);
+  f.core->tick();
+  CHECK(f.core->snapshot()->counters.streams_refused.at("capacity") == 6);
+  CHECK(weft::test::logged().size() == 2);
 }
 
 TEST_CASE("core: a batch is acknowledged only once it is stored, and read on before that", "[aggregator]") {
