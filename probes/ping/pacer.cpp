@@ -1,5 +1,6 @@
 #include "probes/ping/pacer.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace weft::probes {
@@ -7,6 +8,8 @@ namespace {
 
 constexpr double kGolden = 0.6180339887498949;  // successive multiples modulo 1 leave no large gap, however many
 constexpr Nanos kJitterShare = 10;              // up to a tenth of the interval
+constexpr Nanos kGoAlong = 10 * kMillisecond;   // how early a turn may go along with another
+constexpr Nanos kGoAlongShare = 4;              // of the interval, at most a quarter
 
 }  // namespace
 
@@ -60,15 +63,20 @@ std::optional<Nanos> Pacer::next_due() {
 
 std::optional<Pacer::Due> Pacer::pop(Nanos now) {
   drop_invalid();
-  if (queue_.empty() || queue_.top().due_ns > now) return std::nullopt;
+  if (queue_.empty()) return std::nullopt;
   const Place place = queue_.top();
-  queue_.pop();
   Path& path = paths_[place.id];
+  if (place.due_ns > now) {
+    const Nanos early = std::min(kGoAlong, path.interval_ns / kGoAlongShare);
+    if (popped_at_ != now || place.due_ns - now > early) return std::nullopt;
+  }
+  popped_at_ = now;
+  queue_.pop();
   path.turn_ns += path.interval_ns;
   if (path.turn_ns <= now)
     path.turn_ns += (now - path.turn_ns) / path.interval_ns * path.interval_ns + path.interval_ns;
   enqueue(place.id, path, true);
-  return Due{place.id, now - place.due_ns};
+  return Due{place.id, std::max<Nanos>(now - place.due_ns, 0)};
 }
 
 }  // namespace weft::probes

@@ -1,5 +1,6 @@
 // When which path is due. Paths are spread evenly over their interval with a little jitter, so that probes of many
-// targets do not bunch, and what was missed while the process slept is skipped, never sent in a burst.
+// targets do not bunch, and what was missed while the process slept is skipped, never sent in a burst. A turn that is
+// near takes its place beside one that is due, for waking up costs more than sending does; the pace stays the same.
 // Pure over the time passed in; not thread safe.
 #pragma once
 
@@ -18,7 +19,7 @@ class Pacer {
   using Id = std::uint64_t;
   struct Due {
     Id id = 0;
-    Nanos late_ns = 0;  // how long after its time it was asked for
+    Nanos late_ns = 0;  // how long after its time it was asked for; 0 for one that went along early
   };
 
   explicit Pacer(std::uint64_t seed) : random_(seed | 1) {}
@@ -26,7 +27,8 @@ class Pacer {
   // Starts, or changes the rate of, one path. A rate of zero or less stops it.
   void set(Id id, double per_second, Nanos now);
   void remove(Id id);
-  // The next path whose time has come, rescheduled for its next turn; absent when none is due.
+  // The next path whose time has come, rescheduled for its next turn; absent when none is due. Asked again with the
+  // same time, also one that would be due within 10 ms, and within a quarter of its interval.
   std::optional<Due> pop(Nanos now);
   std::optional<Nanos> next_due();
 
@@ -49,6 +51,7 @@ class Pacer {
   std::map<Id, Path> paths_;
   std::priority_queue<Place, std::vector<Place>, std::greater<>> queue_;
   std::uint64_t random_;
+  std::optional<Nanos> popped_at_;
   std::uint64_t tickets_ = 0;
   std::uint64_t started_ = 0;
 };

@@ -1,6 +1,8 @@
 #include "probes/ping/pacer.h"
 
+#include <map>
 #include <set>
+#include <vector>
 
 #include "tests/unit/catch.h"
 
@@ -20,6 +22,24 @@ std::vector<std::pair<Nanos, Pacer::Id>> turns(Pacer& pacer, Nanos end) {
     list.emplace_back(*next, due->id);
   }
   return list;
+}
+
+// As the engine asks: it wakes for the next turn and takes all that go then, until end.
+struct Wakes {
+  unsigned count = 0;
+  std::map<Pacer::Id, std::vector<Nanos>> turns;
+};
+Wakes wakes(Pacer& pacer, Nanos end) {
+  Wakes seen;
+  while (const auto next = pacer.next_due()) {
+    if (*next > end) break;
+    ++seen.count;
+    while (const auto due = pacer.pop(*next)) {
+      CHECK(due->late_ns == 0);
+      seen.turns[due->id].push_back(*next);
+    }
+  }
+  return seen;
 }
 
 }  // namespace
@@ -74,6 +94,42 @@ TEST_CASE("pacer: many paths of one rate are spread over their interval", "[ping
   std::vector<unsigned> bins(11);
   for (const auto& [at, id] : list) ++bins[static_cast<std::size_t>(at / (100 * kMillisecond))];
   for (std::size_t bin = 0; bin < 10; ++bin) CHECK(bins[bin] <= 20);
+}
+
+TEST_CASE("pacer: a path that is nearly due goes along with one that is, and both keep their pace", "[ping]") {
+  Pacer pacer(7);
+  for (Pacer::Id id = 0; id < 4; ++id) pacer.set(id, 25, 0);
+  const Wakes seen = wakes(pacer, 100 * kSecond);
+  CHECK(seen.count <= 7'000);  // for 10,000 turns
+  for (Pacer::Id id = 0; id < 4; ++id) {
+    const std::vector<Nanos>& turns = seen.turns.at(id);
+    CHECK(turns.size() >= 2'499);
+    CHECK(turns.size() <= 2'501);
+    for (std::size_t i = 1; i < turns.size(); ++i) {
+      CHECK(turns[i] - turns[i - 1] >= 26 * kMillisecond);
+      CHECK(turns[i] - turns[i - 1] <= 54 * kMillisecond);
+    }
+  }
+}
+
+TEST_CASE("pacer: no path goes along by more than a quarter of its interval, however many others are due", "[ping]") {
+  Pacer pacer(7);
+  for (Pacer::Id id = 0; id < 50; ++id) pacer.set(id, 250, 0);
+  for (const auto& [id, turns] : wakes(pacer, 10 * kSecond).turns) {
+    CHECK(turns.size() >= 2'499);
+    CHECK(turns.size() <= 2'501);
+    for (std::size_t i = 1; i < turns.size(); ++i) CHECK(turns[i] - turns[i - 1] >= 2'600 * kMicrosecond);
+  }
+}
+
+TEST_CASE("pacer: with nothing due there is nothing to go along with", "[ping]") {
+  Pacer pacer(7);
+  pacer.set(1, 1, 0);
+  REQUIRE(pacer.pop(0));
+  const Nanos next = *pacer.next_due();
+  CHECK_FALSE(pacer.pop(next - 1));
+  CHECK_FALSE(pacer.pop(next - 1));
+  CHECK(pacer.pop(next));
 }
 
 TEST_CASE("pacer: setting the same rate again changes nothing", "[ping]") {
