@@ -214,9 +214,9 @@ class MeshRun {
     const auto mine = plans.find(own_);
     if (mine == plans.end()) return;
     for (const Peer& peer : peers_) {
-      std::map<std::uint16_t, double> wanted;
+      std::map<PathTracing::Ports, double> wanted;
       for (const model::PlanTrace& t : mine->second.traces) {
-        if (t.to == peer.name) wanted[t.source_port] = t.probes_per_hop_per_s;
+        if (t.to == peer.name) wanted[{t.source_port, t.destination_port}] = t.probes_per_hop_per_s;
       }
       tracing_.suspect(peer.host.name, wanted);
     }

@@ -38,7 +38,8 @@ PathTracing::PathTracing(std::uint8_t traffic_class, const Clock& clock) : traff
 void PathTracing::see(const HostAddress& host, const Direct::Place& place, const probes::ProbeOutcome& outcome) {
   // Only an answered probe tells the hop count, without which the trace would walk into the host.
   if (!tracer_ || !outcome.forward_hop_limit || requests_.size() >= kMaxTraces) return;
-  const auto [it, fresh] = requests_.try_emplace({host.name, outcome.key.forward_port});
+  const std::uint16_t destination = place.local.rdma ? std::uint16_t{0} : outcome.key.return_port;
+  const auto [it, fresh] = requests_.try_emplace({host.name, Ports{outcome.key.forward_port, destination}});
   if (!fresh) return;
   it->second = request_for(host, place, outcome, traffic_class_);
   if (auto added = tracer_->add(it->second); !added) {
@@ -46,7 +47,7 @@ void PathTracing::see(const HostAddress& host, const Direct::Place& place, const
   }
 }
 
-void PathTracing::suspect(const std::string& host, const std::map<std::uint16_t, double>& probes_per_hop_per_s) {
+void PathTracing::suspect(const std::string& host, const std::map<Ports, double>& probes_per_hop_per_s) {
   if (!tracer_) return;
   for (auto& [key, request] : requests_) {
     if (key.first != host) continue;

@@ -21,9 +21,10 @@ class PathTracing {
   PathTracing(std::uint8_t traffic_class, const Clock& clock);
 
   void see(const HostAddress& host, const Direct::Place& place, const probes::ProbeOutcome& outcome);
-  // From now on the routers on the way to the host by these ports are asked and counted this often each; ports not
-  // named no longer are.
-  void suspect(const std::string& host, const std::map<std::uint16_t, double>& probes_per_hop_per_s);
+  // From now on the routers on the way to the host by these source and destination ports (0: RoCE's) are asked and
+  // counted this often each; ports not named no longer are.
+  using Ports = std::pair<std::uint16_t, std::uint16_t>;
+  void suspect(const std::string& host, const std::map<Ports, double>& probes_per_hop_per_s);
   bool finished() const;
   // Source port -> the way there in words.
   std::map<std::uint16_t, std::string> paths(const std::string& host, const RouteNames& names) const;
@@ -36,8 +37,8 @@ class PathTracing {
   std::uint8_t traffic_class_;
   std::unique_ptr<probes::Tracer> tracer_;
   std::string note_;
-  // By host and source port: one return port is enough for the way there over RDMA.
-  std::map<std::pair<std::string, std::uint16_t>, probes::TraceRequest> requests_;
+  // By host and ports: the destination port is always RoCE's over RDMA.
+  std::map<std::pair<std::string, Ports>, probes::TraceRequest> requests_;
 };
 
 // The trace request that follows the probes of an outcome. Over UDP the destination port is the responder's own, which

@@ -47,7 +47,7 @@ struct EngineReport {
   model::ProbeEndpoint endpoint;
   std::vector<model::PathWindow> windows;
   std::vector<probes::PeerStatus> peers;
-  std::vector<std::pair<std::string, std::string>> registered;
+  std::vector<probes::RegisteredPeer> registered;
   probes::EngineStats stats;
 };
 

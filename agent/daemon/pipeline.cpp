@@ -5,6 +5,7 @@
 #include "agent/daemon/chores.h"
 #include "lib/base/log.h"
 #include "lib/model/subject.h"
+#include "lib/rdma/source_port.h"
 #include "lib/wire/codec.h"
 
 namespace weft::agent {
@@ -30,8 +31,9 @@ model::PathTrace bare(model::PathTrace trace) {
   return trace;
 }
 
-std::string trace_key(const std::string& from, std::uint16_t port, const std::string& to) {
-  return "trace " + from + ":" + std::to_string(port) + ">" + to;
+std::string trace_key(const std::string& from, std::uint16_t port, const std::string& to, std::uint16_t to_port) {
+  const bool roce = to_port == 0 || to_port == rdma::kRoceUdpPort;
+  return "trace " + from + ":" + std::to_string(port) + ">" + to + (roce ? "" : ":" + std::to_string(to_port));
 }
 
 bool same_key(const probes::FabricKey& a, const probes::FabricKey& b) {
@@ -262,7 +264,7 @@ void Pipeline::on_connected() {
 
 void Pipeline::push_trace(const model::PathTrace& trace) {
   // Counts are evidence and add up; a path that is news replaces the one said before, and is never dropped.
-  const std::string key = trace_key(trace.from, trace.source_port, trace.to);
+  const std::string key = trace_key(trace.from, trace.source_port, trace.to, trace.destination_port);
   const auto said = traces_.find(key);
   const bool news = said == traces_.end() || !(bare(trace) == bare(said->second));
   send({news ? RecordClass::State : RecordClass::Sample, key, wire::encode_record(trace)});
@@ -302,7 +304,9 @@ void Pipeline::follow_traces(const std::vector<EngineReport>& reports) {
     requested_ = std::move(requests);
     // Traces of paths nobody asks for any more are not said again.
     std::set<std::string> keys;
-    for (const auto& request : requested_) keys.insert(trace_key(request.from, request.source_port, request.to));
+    for (const auto& request : requested_) {
+      keys.insert(trace_key(request.from, request.source_port, request.to, request.destination_port));
+    }
     for (auto it = traces_.begin(); it != traces_.end();) {
       it = keys.count(it->first) != 0 ? std::next(it) : traces_.erase(it);
     }
@@ -310,7 +314,7 @@ void Pipeline::follow_traces(const std::vector<EngineReport>& reports) {
   metrics_.add_traces(tracer_->stats());
   for (model::PathTrace& trace : tracer_->take_traces()) {
     push_trace(trace);
-    const std::string key = trace_key(trace.from, trace.source_port, trace.to);
+    const std::string key = trace_key(trace.from, trace.source_port, trace.to, trace.destination_port);
     // Old counts said again would be new evidence.
     if (traces_.size() < kMaxTraces || traces_.count(key) != 0) traces_[key] = bare(std::move(trace));
   }

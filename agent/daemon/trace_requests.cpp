@@ -4,10 +4,11 @@
 #include <optional>
 #include <set>
 
+#include "lib/rdma/source_port.h"
+
 namespace weft::agent {
 namespace {
 
-constexpr std::uint16_t kRocePort = 4791;
 constexpr std::size_t kOwnSuspects = 4, kMaxTrouble = 4096;
 constexpr Nanos kTroubleFor = 5 * kSecond;
 constexpr double kProbesPerHop = 5;  // a second
@@ -28,7 +29,8 @@ void TraceRequests::watch(const EngineReport& report, Nanos now) {
       if (marked >= kMarkedShare) weight = std::max(weight, marked);
     }
     if (weight <= 0) continue;
-    const PathId id{window.key.from, window.key.to, window.key.forward_port};
+    const PathId id{window.key.from, window.key.to, window.key.forward_port,
+                    report.spec.rdma ? rdma::kRoceUdpPort : window.key.return_port};
     if (trouble_.size() >= kMaxTrouble && trouble_.count(id) == 0) continue;
     trouble_[id] = {now + kTroubleFor, weight};
   }
@@ -56,13 +58,8 @@ std::vector<probes::TraceRequest> TraceRequests::make(
     for (const model::PathWindow& window : report.windows) {
       if (window.forward.hops) hops_[{window.key.from, window.key.to}][window.key.forward_port] = *window.forward.hops;
     }
-    // The way of a UDP probe ends at the peer's own port; RoCE's is always the same.
-    std::map<std::string, std::uint16_t> peer_port;
-    for (const probes::PeerStatus& peer : report.peers) {
-      if (!peer.return_ports.empty()) peer_port[peer.to] = peer.return_ports.front();
-    }
     const auto add = [&](std::vector<probes::TraceRequest>& out, const std::string& to, const std::string& to_address,
-                         std::uint16_t port) {
+                         std::uint16_t port, std::uint16_t destination_port) {
       probes::TraceRequest request;
       request.from = from;
       request.to = to;
@@ -71,8 +68,7 @@ std::vector<probes::TraceRequest> TraceRequests::make(
       request.netdev = report.spec.netdev;
       request.source_port = port;
       request.traffic_class = traffic_class_;
-      const auto other = peer_port.find(to);
-      request.destination_port = report.spec.rdma || other == peer_port.end() ? kRocePort : other->second;
+      request.destination_port = destination_port;
       if (const auto known = hops_.find({from, to}); known != hops_.end() && !known->second.empty()) {
         const auto same = known->second.find(port);
         request.hops = same != known->second.end() ? same->second : known->second.begin()->second;
@@ -80,18 +76,20 @@ std::vector<probes::TraceRequest> TraceRequests::make(
       pairs.insert({from, to});
       out.push_back(std::move(request));
     };
-    std::set<std::pair<std::string, std::uint16_t>> counted;
+    std::set<std::tuple<std::string, std::uint16_t, std::uint16_t>> counted;
     for (const model::PlanTrace& suspect : suspects) {
-      if (suspect.from_device != report.spec.device || !counted.insert({suspect.to, suspect.source_port}).second)
-        continue;
-      add(suspected, suspect.to, suspect.to_address, suspect.source_port);
+      // A port of RoCE's for an endpoint that has gone over to UDP: an order from before.
+      if (suspect.from_device != report.spec.device || (suspect.destination_port == 0) != report.spec.rdma) continue;
+      const std::uint16_t destination = report.spec.rdma ? rdma::kRoceUdpPort : suspect.destination_port;
+      if (!counted.insert({suspect.to, suspect.source_port, destination}).second) continue;
+      add(suspected, suspect.to, suspect.to_address, suspect.source_port, destination);
       suspected.back().probes_per_hop_per_s = suspect.probes_per_hop_per_s;
     }
     const auto once = [&](std::vector<probes::TraceRequest>& out, const std::string& to, const std::string& to_address,
-                          std::uint16_t port) {
-      if (counted.count({to, port}) != 0) return;
-      const bool troubled = own.count({from, to, port}) != 0;
-      add(troubled ? suspected : out, to, to_address, port);
+                          std::uint16_t port, std::uint16_t destination_port) {
+      if (counted.count({to, port, destination_port}) != 0) return;
+      const bool troubled = own.count({from, to, port, destination_port}) != 0;
+      add(troubled ? suspected : out, to, to_address, port, destination_port);
       if (troubled) suspected.back().probes_per_hop_per_s = kProbesPerHop;
     };
     const auto mine = targets.find(report.spec.device);
@@ -99,13 +97,27 @@ std::vector<probes::TraceRequest> TraceRequests::make(
       for (const model::PlanTarget& target : mine->second) {
         std::set<std::uint16_t> wanted;
         for (const model::PlanPath& path : target.paths) wanted.insert(path.forward_port);
-        for (const std::uint16_t port : report.endpoint.prober_ports) {
-          once(wanted.count(port) != 0 || wanted.count(0) != 0 ? used : spare, target.to, target.to_address, port);
+        const auto peer = std::find_if(report.peers.begin(), report.peers.end(),
+                                       [&](const probes::PeerStatus& p) { return p.to == target.to; });
+        if (!report.spec.rdma && (peer == report.peers.end() || peer->return_ports.empty())) continue;
+        const std::vector<std::uint16_t>& own_ports = report.endpoint.prober_ports;
+        for (std::size_t i = 0; i < own_ports.size(); ++i) {
+          // As the prober pairs them.
+          const std::uint16_t destination =
+              report.spec.rdma ? rdma::kRoceUdpPort : peer->return_ports[i % peer->return_ports.size()];
+          once(wanted.count(own_ports[i]) != 0 || wanted.count(0) != 0 ? used : spare, target.to, target.to_address,
+               own_ports[i], destination);
         }
       }
     }
-    for (const auto& [peer, address] : report.registered) {
-      for (const std::uint16_t port : report.endpoint.responder_ports) once(used, peer, address, port);
+    for (const probes::RegisteredPeer& peer : report.registered) {
+      for (const probes::RegisteredPeer::Ports& ports : peer.ports) {
+        once(used, peer.name, peer.address, ports.own, ports.theirs);
+      }
+      if (!report.spec.rdma) continue;
+      for (const std::uint16_t port : report.endpoint.responder_ports) {
+        once(used, peer.name, peer.address, port, rdma::kRoceUdpPort);
+      }
     }
   }
   for (auto it = hops_.begin(); it != hops_.end();) it = pairs.count(it->first) != 0 ? std::next(it) : hops_.erase(it);

@@ -1,6 +1,7 @@
-// Which paths to trace: own prober ports to each target, own responder ports to each peer that holds a lease here. A
-// path in trouble is a suspect at once, for some seconds: the counts of its hops are there when the aggregator asks
-// which link it is. Pure, apart from the hop counts and the trouble it remembers. Main loop only.
+// Which paths to trace: own prober ports to each target, own responder ports to each peer that holds a lease here. Over
+// UDP each with the port of the peer's that it is used with. A path in trouble is a suspect at once, for some seconds:
+// the counts of its hops are there when the aggregator asks which link it is. Pure, apart from the hop counts and the
+// trouble it remembers. Main loop only.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,8 @@ class TraceRequests {
     Nanos until = 0;
     double weight = 0;  // share of probes lost or marked
   };
-  // By (from, to) and source port.
-  using PathId = std::tuple<std::string, std::string, std::uint16_t>;
+  // By (from, to), source and destination port; the latter is RoCE's, or over UDP the peer's.
+  using PathId = std::tuple<std::string, std::string, std::uint16_t, std::uint16_t>;
   void watch(const EngineReport& report, Nanos now);
   // The worst, none of them for want of another: at most kOwnSuspects.
   std::set<PathId> own_suspects(Nanos now);

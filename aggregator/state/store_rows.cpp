@@ -13,7 +13,8 @@ namespace {
 struct KeyOf {
   std::string operator()(const model::Inventory&) const { return "inventory"; }
   std::string operator()(const model::PathTrace& trace) const {
-    return "trace " + trace.from + " " + std::to_string(trace.source_port) + " " + trace.to;
+    return "trace " + trace.from + " " + std::to_string(trace.source_port) + " " + trace.to +
+           (trace.destination_port != 0 ? " " + std::to_string(trace.destination_port) : "");
   }
   std::string operator()(const model::Finding& finding) const { return agent_finding_key(finding); }
   std::string operator()(const model::PathWindow&) const { return ""; }

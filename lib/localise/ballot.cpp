@@ -1,6 +1,8 @@
 #include "lib/localise/ballot.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "lib/localise/delay.h"
 #include "lib/model/subject.h"
@@ -124,6 +126,17 @@ unsigned Tally::bad_seconds() const {
   return static_cast<unsigned>(std::count_if(bad_by_age.begin(), bad_by_age.end(), [](double x) { return x > 0; }));
 }
 
+double Tally::clean_surprise(double ratio) const {
+  double expected = 1e-9;
+  double clean = 0;
+  for (const auto& [size, number] : paths_by_size) expected += number * std::pow(1 - std::min(ratio, 0.999), size);
+  for (const auto& [size, number] : clean_by_size) clean += number;
+  // Chernoff's bound of a Poisson count.
+  return clean <= expected ? 0 : clean * std::log(clean / expected) - (clean - expected);
+}
+
+double Tally::bad_recently() const { return std::accumulate(bad_by_age.begin(), bad_by_age.end(), 0.0); }
+
 int Tally::oldest_bad_age() const {
   for (int age = kSlots - 1; age >= 0; --age) {
     if (bad_by_age[static_cast<std::size_t>(age)] > 0) return age;
@@ -238,6 +251,9 @@ std::map<LinkId, Tally> tally(const Evidence& evidence, const Fabric& fabric, Qu
                                           [&](LinkId on_way) { return fabric.link(on_way).is_virtual; });
         if (unplaced) t.bad_unplaced += bad;
         ++t.paths;
+        const auto size = static_cast<unsigned>(std::lround(crossed));
+        ++t.paths_by_size[size];
+        if (bad <= 0) ++t.clean_by_size[size];
         t.pairs.insert(std::minmax(from_host, to_host));
         if (bad > 0) {
           ++t.bad_paths;

@@ -39,10 +39,16 @@ struct Tally {
   std::set<std::string> victims;                                   // pair subjects in the direction of traffic
   std::array<double, kSlots> crossed_by_age{}, bad_by_age{};       // whole seconds back
   std::vector<double> excess_ns;                                   // of late seconds
+  std::map<unsigned, unsigned> clean_by_size;  // paths without anything bad, by what crossed of each
+  std::map<unsigned, unsigned> paths_by_size;  // all of them
   unsigned bad_seconds() const;
   int oldest_bad_age() const;  // -1: none
   int newest_bad_age() const;
   double excess_median_ns() const;
+  // How surprising it is, in nats, that so many paths are clean when each crossing goes bad with this ratio: a sick
+  // link is sick for all that cross it.
+  double clean_surprise(double ratio) const;
+  double bad_recently() const;  // in the last 20 s or so, which are told by age
 };
 
 // The paths' routes are set. long_memory: the five minutes' slots as well (Loss only).

@@ -48,6 +48,8 @@ struct LongBucket {
 struct Path {
   EndpointId from = kNone, to = kNone;
   std::uint16_t forward_port = 0, return_port = 0;
+  UdpPorts ports_out() const { return {forward_port, return_port}; }
+  UdpPorts ports_back() const { return {return_port, forward_port}; }
   std::uint32_t pair = 0;  // of the two endpoints, either way round
   Nanos last_received = 0;
   std::array<Bucket, kSlots> ring;

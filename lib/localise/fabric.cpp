@@ -306,7 +306,7 @@ bool Fabric::add_trace(const model::PathTrace& trace, Nanos received) {
   route.traced = true;
   route.routers = complete ? static_cast<unsigned>(route.hops.size()) : 0;
   route.received = received;
-  const TraceKey key{*from, *to, trace.source_port};
+  const TraceKey key{*from, *to, {trace.source_port, trace.destination_port}};
   const auto found = traces_.find(key);
   if (found == traces_.end() && traces_.size() >= kMaxTraces) return false;
   if (seen.empty() && found != traces_.end()) return true;  // all silent: no news
@@ -350,14 +350,15 @@ bool Fabric::add_trace(const model::PathTrace& trace, Nanos received) {
   return true;
 }
 
-const Route* Fabric::traced(EndpointId from, EndpointId to, std::uint16_t port) const {
-  const auto found = traces_.find({from, to, port});
+const Route* Fabric::traced(EndpointId from, EndpointId to, UdpPorts ports) const {
+  auto found = traces_.find({from, to, ports});
+  if (found == traces_.end() && ports.destination != 0) found = traces_.find({from, to, {ports.source, 0}});
   return found == traces_.end() ? nullptr : &found->second;
 }
 
-const Route& Fabric::route(EndpointId from, EndpointId to, std::uint16_t port) {
-  if (const auto found = traces_.find({from, to, port}); found != traces_.end()) return found->second;
-  const TraceKey key{from, to, 0};
+const Route& Fabric::route(EndpointId from, EndpointId to, UdpPorts ports) {
+  if (const Route* found = traced(from, to, ports)) return *found;
+  const TraceKey key{from, to, {}};
   if (const auto found = defaults_.find(key); found != defaults_.end()) return found->second;
   Route route;
   lay(route, from, to, false);

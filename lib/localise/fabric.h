@@ -1,4 +1,4 @@
-// The graph that evidence is laid on: endpoints, nodes, directed links, and the route of each (from, to, UDP port).
+// The graph that evidence is laid on: endpoints, nodes, directed links, and the route of each (from, to, UDP ports).
 // With a topology file, nodes are its switches and ports. Without one they are the addresses routers answer from, and a
 // directed link is named `prev>next`:
 //  - routers that answer from the inbound interface (icmp_errors_use_inbound_ifaddr) give the link by `next` alone; the
@@ -29,6 +29,12 @@ using NodeId = std::uint32_t;
 using LinkId = std::uint32_t;
 using EndpointId = std::uint32_t;
 inline constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+// What chooses the way of a packet, besides its ends. The destination port is 0 where it is always the same (RoCE).
+struct UdpPorts {
+  std::uint16_t source = 0, destination = 0;
+  auto operator<=>(const UdpPorts&) const = default;
+};
 
 struct EndpointName {
   std::string name;  // "h1/rxe0"
@@ -69,8 +75,9 @@ class Fabric {
   // False when refused.
   bool add_trace(const model::PathTrace& trace, Nanos received);
   // Traced, or as much as the topology leaves no choice about. The reference holds until the next non-const call.
-  const Route& route(EndpointId from, EndpointId to, std::uint16_t port);
-  const Route* traced(EndpointId from, EndpointId to, std::uint16_t port) const;
+  const Route& route(EndpointId from, EndpointId to, UdpPorts ports);
+  // A trace with the very ports, or one whose destination port is the one that RoCE always has.
+  const Route* traced(EndpointId from, EndpointId to, UdpPorts ports) const;
   // Rises when any route's course changes.
   std::uint64_t revision() const { return revision_; }
   void expire(Nanos now);
@@ -106,12 +113,13 @@ class Fabric {
  private:
   struct TraceKey {
     EndpointId from, to;
-    std::uint16_t port;
+    UdpPorts ports;
     auto operator<=>(const TraceKey&) const = default;
   };
   struct KeyHash {
     std::size_t operator()(const TraceKey& k) const {
-      std::uint64_t h = (std::uint64_t{k.from} << 32) ^ (std::uint64_t{k.to} << 16) ^ k.port;
+      std::uint64_t h = (std::uint64_t{k.from} << 32) ^ (std::uint64_t{k.to} << 16) ^ k.ports.source ^
+                        (std::uint64_t{k.ports.destination} << 48);
       h ^= h >> 29;
       h *= 0xbf58476d1ce4e5b9ULL;
       return static_cast<std::size_t>(h ^ (h >> 32));

@@ -79,7 +79,7 @@ void HopEvidence::add(const model::PathTrace& trace, EndpointId from, EndpointId
     counted = counted || out.sent > 0;
   }
   if (!counted) return;
-  const Key key{from, to, trace.source_port};
+  const Key key{from, to, {trace.source_port, trace.destination_port}};
   if (reports_.size() >= kMaxKeys && reports_.count(key) == 0) return;
   auto& reports = reports_[key];
   reports.push_back(std::move(report));
@@ -137,7 +137,7 @@ std::map<std::string, HopEvidence::Answers> HopEvidence::mark_and_measure(const 
                                                                           Nanos since) {
   std::map<std::string, Answers> out;
   for (auto& [key, reports] : reports_) {
-    const Route* route = fabric.traced(key.from, key.to, key.port);
+    const Route* route = fabric.traced(key.from, key.to, key.ports);
     const Places at = route == nullptr ? Places{} : places(*route, suspects);
     const std::size_t first = at.place.empty() ? 0 : *std::min_element(at.place.begin(), at.place.end());
     for (Report& report : reports) {
@@ -216,7 +216,7 @@ std::optional<Separation> HopEvidence::separate(const Fabric& fabric, const std:
   double tries = 0, answered = 0;
   std::map<std::pair<std::string, std::vector<bool>>, Answers> tallies;  // by router and the suspects crossed
   for (const auto& [key, reports] : reports_) {
-    const Route* route = fabric.traced(key.from, key.to, key.port);
+    const Route* route = fabric.traced(key.from, key.to, key.ports);
     if (route == nullptr || !route->full || route->routers == 0) continue;
     const Places at = places(*route, suspects);
     if (at.here != suspects.size()) continue;

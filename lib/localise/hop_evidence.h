@@ -64,7 +64,7 @@ class HopEvidence {
   };
   struct Key {
     EndpointId from, to;
-    std::uint16_t port;
+    UdpPorts ports;
     auto operator<=>(const Key&) const = default;
   };
   // Where a hop lies among the suspects: at or beyond place[s] it has crossed suspect s.

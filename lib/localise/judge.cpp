@@ -18,7 +18,9 @@ constexpr int kDownPatience_s = 3;
 constexpr double kBlindWindow_s = 10, kBlindBelow = 16;  // probes (of delay: a path's seconds) that crossed
 constexpr Nanos kBlindAtMost = 60 * kSecond;
 constexpr std::size_t kMaxSuspicions = 64;
+constexpr double kTooClean = 9;     // nats; see Tally::clean_surprise()
 constexpr double kStaleLosses = 7;  // so many losses missing that the trouble is over
+constexpr double kOldLosses = 2;    // from before the last 20 s
 
 // Which questions have anything bad in their evidence: a healthy fabric is judged in one pass.
 std::array<bool, 5> anything_bad(const Evidence& evidence) {
@@ -75,8 +77,8 @@ void Judge::place_routes() {
   const bool all = placed_revision_ != fabric_.revision();
   for (Path& path : evidence_.paths()) {
     if (!all && path.out != nullptr) continue;
-    path.out = &fabric_.route(path.from, path.to, path.forward_port);
-    path.back = &fabric_.route(path.to, path.from, path.return_port);
+    path.out = &fabric_.route(path.from, path.to, path.ports_out());
+    path.back = &fabric_.route(path.to, path.from, path.ports_back());
   }
   placed_revision_ = fabric_.revision();
 }
@@ -248,11 +250,19 @@ bool Judge::accept(Claim& claim, const Window& window, Nanos now) {
                             : claim.question == Question::LateToSiblings && !plain ? 3
                                                                                    : 2;
     if (t.bad_seconds() < needed) return false;
-    const double rate = t.crossed / window.seconds;
-    if (t.newest_bad_age() * rate * claim.pick.ratio >= kStaleLosses && t.newest_bad_age() > 1) return false;
+    double crossed_since = 0;
+    for (int age = 0; age < t.newest_bad_age(); ++age) crossed_since += t.crossed_by_age[static_cast<std::size_t>(age)];
+    if (crossed_since * claim.pick.ratio >= kStaleLosses) return false;
   } else {
+    // What began just now is for the windows of seconds, which wait to see what becomes of it.
+    if (t.bad - t.bad_recently() < kOldLosses) return false;
     // No loss in the last 20 s where several were due: over.
     if (t.newest_bad_age() < 0 && t.crossed / window.seconds * 20 * claim.pick.ratio >= kStaleLosses) return false;
+  }
+  // Bad paths whose way is not known yet speak for every link that all paths share, until they are traced. Without such
+  // paths it is a link that is sick for some flows only, as a bundle with one bad member is.
+  if (claim.question == Question::Loss && t.bad_unplaced > 0 && t.clean_surprise(claim.pick.ratio) > kTooClean) {
+    return false;
   }
   // A host adds delay of its own, in its kernel too, and at its own cable nothing tells the two apart.
   const bool of_delay = claim.question == Question::LateToSiblings || claim.question == Question::LateToPast;

@@ -99,23 +99,59 @@ std::vector<EndpointId> Planner::targets_of(const std::vector<Port>& all, std::s
   return out;
 }
 
-Planner::PortsByWay Planner::ways(EndpointId from, EndpointId to, const std::vector<std::uint16_t>& offered,
+std::uint16_t Planner::partner(const model::ProbeEndpoint& from, const model::ProbeEndpoint& to,
+                               std::uint16_t prober_port) {
+  const auto& own = from.prober_ports;
+  const auto& theirs = to.responder_ports;
+  const auto at = std::find(own.begin(), own.end(), prober_port);
+  if (at == own.end() || theirs.empty()) return 0;
+  return theirs[static_cast<std::size_t>(at - own.begin()) % theirs.size()];
+}
+
+Planner::PortsByWay Planner::ways(EndpointId from, EndpointId to, const std::vector<UdpPorts>& offered,
                                   std::size_t& traced) {
   PortsByWay out;
-  for (const std::uint16_t port : offered) {
-    const Route* route = fabric_.traced(from, to, port);
+  for (const UdpPorts& ports : offered) {
+    const Route* route = fabric_.traced(from, to, ports);
     if (route == nullptr || !route->full) continue;
     ++traced;
-    out[route->links].push_back(port);
+    out[route->links].push_back(ports.source);
   }
   return out;
+}
+
+std::vector<model::PlanPath> Planner::pair_up(const Port& from, const Port& to, const PortsByWay& out,
+                                              std::size_t wanted, std::uint64_t turn) const {
+  std::vector<model::PlanPath> paths;
+  std::vector<const std::vector<std::uint16_t>*> outs;
+  for (const auto& [links, list] : out) outs.push_back(&list);
+  std::map<std::vector<LinkId>, unsigned> used;  // ways back
+  for (std::size_t k = 0, misses = 0; paths.size() < wanted && misses < outs.size(); ++k) {
+    const Route* best = nullptr;
+    model::PlanPath path;
+    for (const std::uint16_t port : *outs[(k + turn) % outs.size()]) {
+      const std::uint16_t answering = partner(from.state->offer, to.state->offer, port);
+      const bool taken =
+          std::any_of(paths.begin(), paths.end(), [&](const auto& other) { return other.forward_port == port; });
+      const Route* back = fabric_.traced(to.id, from.id, {answering, port});
+      if (taken || back == nullptr || !back->full) continue;
+      if (best != nullptr && used[back->links] >= used[best->links]) continue;
+      best = back;
+      path = {port, answering, 0};
+    }
+    misses = best == nullptr ? misses + 1 : 0;
+    if (best == nullptr) continue;
+    ++used[best->links];
+    paths.push_back(path);
+  }
+  return paths;
 }
 
 std::uint64_t Planner::courses(EndpointId from, EndpointId to, const std::vector<model::PlanPath>& paths) const {
   std::uint64_t h = paths.size();
   for (const model::PlanPath& path : paths) {
-    const Route* out = fabric_.traced(from, to, path.forward_port);
-    const Route* back = fabric_.traced(to, from, path.return_port);
+    const Route* out = fabric_.traced(from, to, {path.forward_port, path.return_port});
+    const Route* back = fabric_.traced(to, from, {path.return_port, path.forward_port});
     for (const Route* route : {out, back}) {
       if (route == nullptr) return 0;
       for (const LinkId id : route->links) h = mix(h, id + 1);
@@ -131,10 +167,20 @@ const Planner::Chosen& Planner::choose(const Port& from, const Port& to, bool sa
   const auto& back_ports = to.state->offer.responder_ports;
   std::size_t out_traced = 0;
   std::size_t back_traced = 0;
-  const PortsByWay out = ways(from.id, to.id, out_ports, out_traced);
-  const PortsByWay back = ways(to.id, from.id, back_ports, back_traced);
+  const bool in_pairs = paired(from.state->offer);
+  std::vector<UdpPorts> out_offered;
+  std::vector<UdpPorts> back_offered;
+  for (const std::uint16_t port : out_ports) {
+    out_offered.push_back({port, destination(from.state->offer, to.state->offer, port)});
+    if (in_pairs) back_offered.push_back({out_offered.back().destination, port});
+  }
+  if (!in_pairs) {
+    for (const std::uint16_t port : back_ports) back_offered.push_back({port, 0});
+  }
+  const PortsByWay out = ways(from.id, to.id, out_offered, out_traced);
+  const PortsByWay back = ways(to.id, from.id, back_offered, back_traced);
   if (chosen.first_trace == 0 && out_traced + back_traced > 0) chosen.first_trace = now;
-  chosen.complete = out_traced == out_ports.size() && back_traced == back_ports.size();
+  chosen.complete = out_traced == out_offered.size() && back_traced == back_offered.size();
   const auto fewest = [](const PortsByWay& by_way) {
     std::size_t least = by_way.empty() ? 0 : 1000;
     for (const auto& [links, list] : by_way) least = std::min(least, list.size());
@@ -170,7 +216,8 @@ const Planner::Chosen& Planner::choose(const Port& from, const Port& to, bool sa
   // Large fabrics spread the pairs over the parallel ways; small ones meet all ways with each pair.
   const std::uint64_t turn = small ? 0 : mix(mix(7, from.id), to.id);
   chosen.paths.clear();
-  for (std::size_t k = 0; k < wanted; ++k) {
+  if (in_pairs) chosen.paths = pair_up(from, to, out, wanted, turn);
+  for (std::size_t k = 0; k < wanted && !in_pairs; ++k) {
     const std::size_t lap = k / outs.size();
     const auto& out_list = *outs[(k + turn) % outs.size()];
     const auto& back_list = *backs[(k + lap + turn / 64) % backs.size()];
@@ -188,8 +235,8 @@ void Planner::cover_links(std::map<EndpointId, std::map<EndpointId, std::vector<
   std::vector<double> rate(fabric_.link_count(), 0);
   std::map<EndpointId, double> spent;
   const auto count = [&](EndpointId from, EndpointId to, const model::PlanPath& path) {
-    const Route* out = fabric_.traced(from, to, path.forward_port);
-    const Route* back = fabric_.traced(to, from, path.return_port);
+    const Route* out = fabric_.traced(from, to, {path.forward_port, path.return_port});
+    const Route* back = fabric_.traced(to, from, {path.return_port, path.forward_port});
     for (const Route* route : {out, back}) {
       if (route == nullptr) continue;
       for (const LinkId id : route->links) rate[id] += path.probes_per_s;
@@ -212,17 +259,20 @@ void Planner::cover_links(std::map<EndpointId, std::map<EndpointId, std::vector<
   if (!any) return;
   struct Option {
     EndpointId from, to;
-    std::uint16_t port;
+    std::uint16_t port, answering;
   };
   std::map<LinkId, std::vector<Option>> options;
   for (const auto& [from, targets] : table) {
     for (const auto& [to, paths] : targets) {
       if (paths.empty() || paths.front().return_port == 0) continue;
-      for (const std::uint16_t port : states.at(from)->offer.prober_ports) {
-        const Route* route = fabric_.traced(from, to, port);
+      const model::ProbeEndpoint& own = states.at(from)->offer;
+      for (const std::uint16_t port : own.prober_ports) {
+        const std::uint16_t other = destination(own, states.at(to)->offer, port);
+        const Route* route = fabric_.traced(from, to, {port, other});
         if (route == nullptr || !route->full) continue;
+        const std::uint16_t answering = other != 0 ? other : paths.front().return_port;
         for (const LinkId id : route->links) {
-          if (thin[id] != 0 && options[id].size() < 256) options[id].push_back({from, to, port});
+          if (thin[id] != 0 && options[id].size() < 256) options[id].push_back({from, to, port, answering});
         }
       }
     }
@@ -234,7 +284,7 @@ void Planner::cover_links(std::map<EndpointId, std::map<EndpointId, std::vector<
       if (left < 1) continue;
       std::vector<model::PlanPath>& paths = table[option.from][option.to];
       const double add = tenth(std::min({kPathRate, left, config_.link_probes_per_s - rate[id] + 0.1}));
-      model::PlanPath path{option.port, paths.front().return_port, add};
+      model::PlanPath path{option.port, option.answering, add};
       const bool there = std::any_of(paths.begin(), paths.end(), [&](const model::PlanPath& p) {
         return p.forward_port == path.forward_port && p.return_port == path.return_port;
       });
@@ -255,14 +305,16 @@ std::vector<model::PlanTrace> Planner::traces_for(EndpointId from,
   for (std::size_t round = 0; round < kTracesAnAgent && out.size() < kTracesAnAgent; ++round) {
     for (const auto& [to, paths] : targets) {
       std::size_t found = 0;
-      for (const std::uint16_t port : states.at(from)->offer.prober_ports) {
-        const Route* route = fabric_.traced(from, to, port);
+      const model::ProbeEndpoint& own = states.at(from)->offer;
+      for (const std::uint16_t port : own.prober_ports) {
+        const std::uint16_t other = destination(own, states.at(to)->offer, port);
+        const Route* route = fabric_.traced(from, to, {port, other});
         if (route == nullptr || !route->full) continue;
         const auto suspects =
             std::count_if(route->links.begin(), route->links.end(), [&](LinkId id) { return wanted_.count(id) != 0; });
         if (suspects < 2 || found++ != round) continue;
         out.push_back(
-            {fabric_.endpoint(from).device, fabric_.endpoint(to).name, states.at(to)->offer.address, port, 5});
+            {fabric_.endpoint(from).device, fabric_.endpoint(to).name, states.at(to)->offer.address, port, 5, other});
         break;
       }
       if (out.size() >= kTracesAnAgent) break;

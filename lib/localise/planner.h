@@ -45,8 +45,21 @@ class Planner {
   std::vector<Port> ports(Nanos now) const;
   std::vector<EndpointId> targets_of(const std::vector<Port>& all, std::size_t index,
                                      const std::map<std::string, std::vector<std::size_t>>& groups) const;
+  // Over UDP a probe goes to the port that answers it, so that both ports choose both ways: there each prober port goes
+  // with one answering port, as Prober pairs them, or all pairs would have to be traced. Over RoCE: any with any.
+  static bool paired(const model::ProbeEndpoint& from) { return from.transport == "udp"; }
+  static std::uint16_t partner(const model::ProbeEndpoint& from, const model::ProbeEndpoint& to,
+                               std::uint16_t prober_port);
+  // The destination port that the trace of a probe tells.
+  static std::uint16_t destination(const model::ProbeEndpoint& from, const model::ProbeEndpoint& to,
+                                   std::uint16_t prober_port) {
+    return paired(from) ? partner(from, to, prober_port) : std::uint16_t{0};
+  }
   const Chosen& choose(const Port& from, const Port& to, bool same_leaf, std::size_t wanted, bool small, Nanos now);
-  PortsByWay ways(EndpointId from, EndpointId to, const std::vector<std::uint16_t>& offered, std::size_t& traced);
+  PortsByWay ways(EndpointId from, EndpointId to, const std::vector<UdpPorts>& offered, std::size_t& traced);
+  // One port on each way out in turn, with the answering port that belongs to it.
+  std::vector<model::PlanPath> pair_up(const Port& from, const Port& to, const PortsByWay& out, std::size_t wanted,
+                                       std::uint64_t turn) const;
   std::uint64_t courses(EndpointId from, EndpointId to, const std::vector<model::PlanPath>& paths) const;
   void cover_links(std::map<EndpointId, std::map<EndpointId, std::vector<model::PlanPath>>>& table,
                    const std::map<EndpointId, const EndpointState*>& states);

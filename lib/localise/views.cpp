@@ -63,8 +63,8 @@ std::vector<MeshCell> Views::mesh(Nanos now) const {
     if (s.sent > 0) ++cell.paths;
     work.medians.insert(work.medians.end(), s.medians.begin(), s.medians.end());
     work.p90s.insert(work.p90s.end(), s.p90s.begin(), s.p90s.end());
-    for (const Route* route : {&fabric_.route(path.from, path.to, path.forward_port),
-                               &fabric_.route(path.to, path.from, path.return_port)}) {
+    for (const Route* route : {&fabric_.route(path.from, path.to, path.ports_out()),
+                               &fabric_.route(path.to, path.from, path.ports_back())}) {
       for (const LinkId id : route->links) work.late = work.late || judge_.is_late(id);
     }
   }
@@ -112,8 +112,8 @@ std::vector<PathView> Views::paths(Nanos now) const {
       if (route == nullptr || !route->traced) return;
       for (const NodeId node : route->nodes) to.push_back(fabric_.node_name(node));
     };
-    names(fabric_.traced(path.from, path.to, path.forward_port), view.forward);
-    names(fabric_.traced(path.to, path.from, path.return_port), view.back);
+    names(fabric_.traced(path.from, path.to, path.ports_out()), view.forward);
+    names(fabric_.traced(path.to, path.from, path.ports_back()), view.back);
     view.sent = s.sent;
     view.lost_forward = s.out;
     view.lost_back = s.back;
@@ -133,22 +133,22 @@ std::vector<LinkView> Views::links(Nanos now) const {
   std::vector<double> recent(fabric_.link_count(), 0);
   // Laying a route may add a (virtual) link: lay them all first.
   for (const Path& path : evidence_.paths()) {
-    fabric_.route(path.from, path.to, path.forward_port);
-    fabric_.route(path.to, path.from, path.return_port);
+    fabric_.route(path.from, path.to, path.ports_out());
+    fabric_.route(path.to, path.from, path.ports_back());
   }
   by_link.resize(fabric_.link_count());
   recent.resize(fabric_.link_count(), 0);
   for (const Path& path : evidence_.paths()) {
     const PathSums s = sums_of(path, now - config_.window_ns);
     const PathSums fresh = sums_of(path, now - kRateWindow);
-    for (const LinkId id : fabric_.route(path.from, path.to, path.forward_port).links) {
+    for (const LinkId id : fabric_.route(path.from, path.to, path.ports_out()).links) {
       by_link[id].crossed += s.sent;
       by_link[id].lost += s.out + s.unknown;
       by_link[id].ce += s.ce_out;
       by_link[id].ecn_capable += s.ecn_out;
       recent[id] += static_cast<double>(fresh.sent);
     }
-    for (const LinkId id : fabric_.route(path.to, path.from, path.return_port).links) {
+    for (const LinkId id : fabric_.route(path.to, path.from, path.ports_back()).links) {
       by_link[id].crossed += s.sent - std::min(s.sent, s.out);
       by_link[id].lost += s.back + s.unknown;
       by_link[id].ce += s.ce_back;
@@ -229,7 +229,7 @@ bool Views::all_probed(Nanos now) const {
     const PathSums sums = sums_of(path, now - kRateWindow);
     if (sums.medians.empty()) continue;
     // Its trace found no router; where nobody can trace, none comes.
-    const bool traced = fabric_.traced(path.from, path.to, path.forward_port) != nullptr;
+    const bool traced = fabric_.traced(path.from, path.to, path.ports_out()) != nullptr;
     const Host* from = hosts_.find(fabric_.endpoint(path.from).host);
     if (!traced && (from == nullptr || now - from->first_seen < kTracesDue)) continue;
     probing.insert(fabric_.endpoint(path.from).host);

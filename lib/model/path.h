@@ -81,6 +81,8 @@ struct PathTrace {
   std::uint16_t source_port = 0;
   std::vector<TraceHop> hops;
   bool complete = false;  // every router up to the last one before the host answered
+  // Of probes over UDP, whose way depends on both ports. 0: the port that RoCE always has.
+  std::uint16_t destination_port = 0;
   bool operator==(const PathTrace&) const = default;
 };
 

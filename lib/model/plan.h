@@ -31,6 +31,7 @@ struct PlanTrace {
   std::string to_address;
   std::uint16_t source_port = 0;
   double probes_per_hop_per_s = 5;
+  std::uint16_t destination_port = 0;  // see PathTrace
   bool operator==(const PlanTrace&) const = default;
 };
 

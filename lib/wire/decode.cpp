@@ -274,6 +274,7 @@ model::PathTrace get(const v1::PathTrace& in, const std::string& agent, Checker&
   out.from_address = check.optional_name(in.from_address(), "trace.from_address");
   out.to_address = check.optional_name(in.to_address(), "trace.to_address");
   out.source_port = check.port(in.source_port(), "trace.source_port");
+  out.destination_port = check.port(in.destination_port(), "trace.destination_port");
   check.require(in.hops_size() <= static_cast<int>(kMaxHops), "trace.hops", "too many");
   if (!check.ok()) return out;
   for (const v1::TraceHop& hop : in.hops()) {
@@ -377,7 +378,8 @@ model::ProbePlan get(const v1::ProbePlan& in, Checker& check) {
         {check.name(trace.from_device(), "plan.trace.from_device"), check.host_port(trace.to(), "plan.trace.to"),
          check.name(trace.to_address(), "plan.trace.to_address"),
          check.port(trace.source_port(), "plan.trace.source_port"),
-         check.number(trace.probes_per_hop_per_s(), "plan.trace.probes_per_hop_per_s", 0, kMaxProbesPerSecond)});
+         check.number(trace.probes_per_hop_per_s(), "plan.trace.probes_per_hop_per_s", 0, kMaxProbesPerSecond),
+         check.port(trace.destination_port(), "plan.trace.destination_port")});
   }
   return out;
 }

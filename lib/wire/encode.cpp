@@ -108,6 +108,7 @@ void put(const model::PathTrace& in, v1::PathTrace& out) {
   out.set_from_address(clean_text(in.from_address, kMaxShortText));
   out.set_to_address(clean_text(in.to_address, kMaxShortText));
   out.set_source_port(in.source_port);
+  out.set_destination_port(in.destination_port);
   for (std::size_t i = 0; i < bounded(in.hops, kMaxHops); ++i) {
     v1::TraceHop& hop = *out.add_hops();
     hop.set_ttl(in.hops[i].ttl);
@@ -179,6 +180,7 @@ void put(const model::ProbePlan& in, v1::ProbePlan& out) {
     trace.set_to(clean_text(in.traces[i].to, kMaxSubject));
     trace.set_to_address(clean_text(in.traces[i].to_address, kMaxShortText));
     trace.set_source_port(in.traces[i].source_port);
+    trace.set_destination_port(in.traces[i].destination_port);
     trace.set_probes_per_hop_per_s(in.traces[i].probes_per_hop_per_s);
   }
 }

@@ -126,7 +126,7 @@ class EngineImpl final : public Engine, private TransportEvents {
     return said_.peers;
   }
 
-  std::vector<std::pair<std::string, std::string>> registered() const override {
+  std::vector<RegisteredPeer> registered() const override {
     listen();
     std::lock_guard lock(front_mutex_);
     return said_.registered;
@@ -165,7 +165,7 @@ class EngineImpl final : public Engine, private TransportEvents {
     model::ProbeEndpoint endpoint;
     std::vector<model::PathWindow> windows;
     std::vector<PeerStatus> peers;
-    std::vector<std::pair<std::string, std::string>> registered;
+    std::vector<RegisteredPeer> registered;
     EngineStats stats;
   };
   struct Orders {

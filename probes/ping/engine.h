@@ -18,6 +18,7 @@
 #include "lib/model/path.h"
 #include "lib/model/plan.h"
 #include "probes/packet/fabric_key.h"
+#include "probes/ping/registered_peer.h"
 #include "probes/ping/transport.h"
 
 namespace weft::probes {
@@ -107,9 +108,8 @@ class Engine {
   // Windows closed since the last call (one a second for each path that was active).
   virtual std::vector<model::PathWindow> take_windows() = 0;
   virtual std::vector<PeerStatus> peers() const = 0;
-  // Names of the peers that hold a lease here: whom we answer, so whose acknowledgement paths are worth tracing.
-  // Pairs of (host/device as the peer said, address text).
-  virtual std::vector<std::pair<std::string, std::string>> registered() const = 0;
+  // The peers that hold a lease here: whom we answer, so whose acknowledgement paths are worth tracing.
+  virtual std::vector<RegisteredPeer> registered() const = 0;
   virtual EngineStats take_stats() = 0;
   // Called on the engine's thread for every probe that ends; must return quickly.
   virtual void on_outcome(std::function<void(const ProbeOutcome&)> callback) = 0;

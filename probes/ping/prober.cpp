@@ -176,11 +176,17 @@ Prober::Ports Prober::choose_ports(const Session& session, PathState& path) cons
     ports.error = "no prober port is open";
     return ports;
   }
-  // Turns walk the diagonals of (own ports x theirs): each turn changes both, and all pairs come.
+  // Turns walk the diagonals of (own ports x theirs): each turn changes both, and all pairs come. Over UDP both ports
+  // choose the way there and the way back, and nobody could trace all pairs: there each port keeps to one of theirs.
   const std::size_t turn = path.turn++;
+  const bool udp = transport_.name() == "udp";
   const bool both = ports.forward == 0 && ports.back == 0;
   if (ports.forward == 0) ports.forward = own_ports_[turn % own];
-  if (ports.back == 0) ports.back = info.lanes[(both ? turn % own + turn / own : turn) % theirs].port;
+  if (ports.back == 0) {
+    const auto at = std::find(own_ports_.begin(), own_ports_.end(), ports.forward) - own_ports_.begin();
+    const std::size_t place = udp ? static_cast<std::size_t>(at) : both ? turn % own + turn / own : turn;
+    ports.back = info.lanes[place % theirs].port;
+  }
 
   const auto lane = std::find_if(own_lanes_.begin(), own_lanes_.end(),
                                  [&](const LaneInfo& one) { return one.source_port == ports.forward; });
@@ -188,7 +194,7 @@ Prober::Ports Prober::choose_ports(const Session& session, PathState& path) cons
     ports.prober_number = lane->number;
   } else {
     // A UDP lane is its port, and is opened by sending from it; on RDMA one queue pair serves ports by flow label.
-    ports.prober_number = transport_.name() == "udp" || own_lanes_.empty() ? ports.forward : own_lanes_.front().number;
+    ports.prober_number = udp || own_lanes_.empty() ? ports.forward : own_lanes_.front().number;
   }
   const auto answer =
       std::find_if(info.lanes.begin(), info.lanes.end(), [&](const HelloLane& one) { return one.port == ports.back; });

@@ -7,6 +7,8 @@ namespace {
 
 constexpr std::uint8_t kEct0 = 0x02;
 constexpr std::size_t kMaxSeconds = 4096;
+constexpr std::size_t kMaxPorts = 64;  // pairs remembered of a peer
+constexpr Nanos kPortsLife = 30 * kSecond;
 constexpr std::uint64_t kNoCookie = 0;  // completions with it are not waited for
 
 bool stamps_by_nic(model::TimestampRung rung) {
@@ -69,7 +71,7 @@ HelloPacket Responder::register_peer(const HelloPacket& hello, Nanos now) {
       return answer;
     }
     const double burst = std::max(16.0, options_.answer_rate_per_peer / 5);
-    at = peers_.emplace(hello.session, Peer{{}, {}, 0, Budget(options_.answer_rate_per_peer, burst), {}}).first;
+    at = peers_.emplace(hello.session, Peer{{}, {}, 0, Budget(options_.answer_rate_per_peer, burst), {}, {}}).first;
   }
   Peer& peer = at->second;
   peer.name = hello.name;
@@ -115,7 +117,21 @@ void Responder::on_arrival(const Arrival& arrival) {
   Peer& peer = at->second;
   if (!peer.budget.take(arrival.handled_ns)) return rejects_.count(Reject::Rate);
   if (!peer.received.add(probe->sequence)) return rejects_.count(Reject::Replayed);
+  if (options_.transport == WireTransport::Udp) note_ports(peer, *probe, arrival.handled_ns);
   answer(arrival, *probe, peer);
+}
+
+void Responder::note_ports(Peer& peer, const ProbePacket& probe, Nanos now) {
+  const RegisteredPeer::Ports ports{probe.return_port, static_cast<std::uint16_t>(probe.prober_number)};
+  const auto known = peer.ports.find(ports);
+  if (known != peer.ports.end()) {
+    known->second = now;
+    return;
+  }
+  if (peer.ports.size() >= kMaxPorts) {
+    std::erase_if(peer.ports, [&](const auto& entry) { return now - entry.second > kPortsLife; });
+  }
+  if (peer.ports.size() < kMaxPorts) peer.ports.emplace(ports, now);
 }
 
 void Responder::answer(const Arrival& arrival, const ProbePacket& probe, Peer& peer) {
@@ -190,11 +206,16 @@ void Responder::on_send_done(const SendDone& done) {
   send(ack, kProbeBytes, second.to, kNoCookie);
 }
 
-std::vector<std::pair<std::string, std::string>> Responder::registered() const {
-  std::vector<std::pair<std::string, std::string>> list;
-  for (const auto& [session, peer] : peers_) list.emplace_back(peer.name, peer.gid.to_string());
-  std::sort(list.begin(), list.end());
-  list.erase(std::unique(list.begin(), list.end()), list.end());
+std::vector<RegisteredPeer> Responder::registered() const {
+  // A peer that was restarted holds two leases for a while.
+  std::map<std::pair<std::string, std::string>, std::map<RegisteredPeer::Ports, Nanos>> peers;
+  for (const auto& [session, peer] : peers_)
+    peers[{peer.name, peer.gid.to_string()}].insert(peer.ports.begin(), peer.ports.end());
+  std::vector<RegisteredPeer> list;
+  for (const auto& [who, ports] : peers) {
+    RegisteredPeer& out = list.emplace_back(RegisteredPeer{who.first, who.second, {}});
+    for (const auto& [pair, at] : ports) out.ports.push_back(pair);
+  }
   return list;
 }
 

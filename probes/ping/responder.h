@@ -5,14 +5,15 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "lib/base/budget.h"
 #include "lib/base/clock.h"
 #include "probes/packet/packet.h"
+#include "probes/ping/registered_peer.h"
 #include "probes/ping/transport.h"
 
 namespace weft::probes {
@@ -39,7 +40,7 @@ class Responder {
   // Forgets peers whose lease ran out.
   void expire(Nanos now);
 
-  std::vector<std::pair<std::string, std::string>> registered() const;
+  std::vector<RegisteredPeer> registered() const;
   unsigned peers() const { return static_cast<unsigned>(peers_.size()); }
   std::uint64_t answered() const { return answered_; }
   std::uint64_t local_errors() const { return local_errors_; }
@@ -65,6 +66,7 @@ class Responder {
     Nanos expires_ns = 0;
     Budget budget;
     Received received;
+    std::map<RegisteredPeer::Ports, Nanos> ports;  // when last
   };
   // A first acknowledgement whose send stamp (T4) goes into a second.
   struct Second {
@@ -77,6 +79,7 @@ class Responder {
   };
 
   void answer(const Arrival& arrival, const ProbePacket& probe, Peer& peer);
+  static void note_ports(Peer& peer, const ProbePacket& probe, Nanos now);
   bool send(const ProbePacket& ack, std::size_t bytes, const Destination& to, std::uint64_t cookie);
   bool make_room(Nanos now);
 

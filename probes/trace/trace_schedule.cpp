@@ -328,7 +328,9 @@ void TraceSchedule::on_answer(const IcmpParse& parsed, Nanos now) {
   Hop& hop = trace.hops[pending.ttl - 1U];
   if (!pending.timed_out) {
     hop.in_flight = false;
-    keep_answer(hop, pending, answer, now);
+    // As with silence: of a hop not known yet only answers could count, and no path would seem to lose on the way
+    // there.
+    if (!hop.address.empty()) keep_answer(hop, pending, answer, now);
   }
   hop.unanswered = 0;
   hop.answered_at = now;
@@ -379,6 +381,7 @@ model::PathTrace TraceSchedule::result(const Trace& trace) const {
   out.from_address = trace.request.from_address;
   out.to_address = trace.request.to_address;
   out.source_port = trace.request.source_port;
+  if (trace.request.destination_port != rdma::kRoceUdpPort) out.destination_port = trace.request.destination_port;
   out.complete = trace.request.hops.has_value() || trace.host_answered;
   for (std::size_t i = 0; i < trace.hops.size(); ++i) {
     const auto ttl = static_cast<std::uint8_t>(i + 1);

@@ -25,6 +25,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
 #include "lib/model/path.h"
+#include "lib/rdma/source_port.h"
 #include "probes/trace/icmp.h"
 #include "probes/trace/router_budgets.h"
 
@@ -35,7 +36,7 @@ struct TraceRequest {
   std::string from_address, to_address;  // IP text, one family
   std::string netdev;                    // leave by this interface; empty: as the routes say
   std::uint16_t source_port = 0;
-  std::uint16_t destination_port = 4791;
+  std::uint16_t destination_port = rdma::kRoceUdpPort;
   // Routers on the way, from the hop limit of arrived probes: the last packet dies at the last router and the host
   // never sees one. Unknown: asked hop by hop until the host answers or two hops in a row are silent.
   std::optional<std::uint8_t> hops;

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import random
 import select
 import struct
 import subprocess
@@ -16,10 +17,11 @@ IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
 
 def open_tun(netns, address):
     enter_netns(netns)
+    name = "w" + address.split("/")[0].replace(":", ".")[-14:]  # a namespace may have several
     tun = os.open("/dev/net/tun", os.O_RDWR)
-    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"wire0", IFF_TUN | IFF_NO_PI))
-    subprocess.run(["ip", "addr", "add", address, "dev", "wire0"], check=True)
-    subprocess.run(["ip", "link", "set", "wire0", "up"], check=True)
+    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
+    subprocess.run(["ip", "addr", "add", address, "dev", name], check=True)
+    subprocess.run(["ip", "link", "set", name, "up"], check=True)
     return tun
 
 
@@ -40,11 +42,12 @@ def with_ecn(packet, ecn):
 class Direction:
     def __init__(self, target, faults):
         self.target, self.faults, self.count = target, faults, 0
+        self.random = random.Random(1)
 
     def carry(self, packet):
         if packet[0] == 0x45 and packet[9] == 17:
             self.count += 1
-            if self.hits("drop_every"):
+            if self.hits("drop_every") or self.random.random() < self.faults.get("drop_share", 0):
                 return
             if self.hits("mark_every") and packet[1] & 3:
                 packet = with_ecn(packet, 3)

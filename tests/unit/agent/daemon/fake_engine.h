@@ -47,7 +47,7 @@ class FakeEngine final : public probes::Engine {
     return std::exchange(state_.windows, {});
   }
   std::vector<probes::PeerStatus> peers() const override { return state_.peers; }
-  std::vector<std::pair<std::string, std::string>> registered() const override { return {}; }
+  std::vector<probes::RegisteredPeer> registered() const override { return {}; }
   probes::EngineStats take_stats() override { return state_.stats; }
   void on_outcome(std::function<void(const probes::ProbeOutcome&)>) override {}
   std::string failure() const override { return state_.failure; }

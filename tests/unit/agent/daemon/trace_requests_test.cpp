@@ -1,6 +1,7 @@
 #include "agent/daemon/trace_requests.h"
 
 #include <algorithm>
+#include <set>
 
 #include "tests/unit/catch.h"
 
@@ -48,7 +49,7 @@ TEST_CASE("trace requests: ports in use come first and the bound leaves out the 
 TEST_CASE("trace requests: own answers to registered peers are traced too", "[agent]") {
   TraceRequests maker("h1", 104, 100);
   EngineReport with_peer = report();
-  with_peer.registered = {{"h4/rxe0", "10.0.4.2"}};
+  with_peer.registered = {{"h4/rxe0", "10.0.4.2", {}}};
   const auto requests = maker.make({with_peer}, {}, {}, kNow);
   REQUIRE(requests.size() == 1);
   CHECK(requests[0].to == "h4/rxe0");
@@ -57,6 +58,41 @@ TEST_CASE("trace requests: own answers to registered peers are traced too", "[ag
   CHECK(requests[0].destination_port == 4791);
   CHECK(requests[0].netdev == "eth1");
   CHECK(requests[0].traffic_class == 104);
+}
+
+TEST_CASE("trace requests: over UDP each port goes with the peer's port it is used with, both ways", "[agent]") {
+  TraceRequests maker("h1", 0, 100);
+  EngineReport udp = report();
+  udp.spec.rdma = false;
+  const auto pairs = [&] {
+    std::set<std::pair<std::uint16_t, std::uint16_t>> out;
+    for (const auto& request : maker.make({udp}, probing(0), {}, kNow)) {
+      out.emplace(request.source_port, request.destination_port);
+    }
+    return out;
+  };
+  // Before the peer said its ports nobody knows the way.
+  CHECK(pairs().empty());
+  probes::PeerStatus peer;
+  peer.to = "h3/rxe0";
+  peer.return_ports = {3001, 3002, 3003};
+  udp.peers = {peer};
+  udp.registered = {{"h4/rxe0", "10.0.4.2", {{2001, 4001}, {2001, 4002}}}};
+  CHECK(pairs() ==
+        std::set<std::pair<std::uint16_t, std::uint16_t>>{{1001, 3001}, {1002, 3002}, {2001, 4001}, {2001, 4002}});
+
+  model::PlanTrace suspect;
+  suspect.from_device = "rxe0";
+  suspect.to = "h3/rxe0";
+  suspect.to_address = "10.0.3.2";
+  suspect.source_port = 1002;
+  suspect.destination_port = 3002;
+  const auto requests = maker.make({udp}, probing(0), {suspect}, kNow);
+  CHECK(requests[0].source_port == 1002);
+  CHECK(requests[0].destination_port == 3002);
+  CHECK(requests[0].probes_per_hop_per_s == 5);
+  suspect.destination_port = 0;
+  for (const auto& request : maker.make({udp}, probing(0), {suspect}, kNow)) CHECK(request.probes_per_hop_per_s == 0);
 }
 
 TEST_CASE("trace requests: a hop count once learned is kept when the path loses everything", "[agent]") {

@@ -85,7 +85,7 @@ struct TwoLeaves {
     hops.add(trace, there ? h1 : h3, there ? h3 : h1, at);
   }
   std::vector<LinkId> suspects() const {
-    const Route* route = fabric.traced(h1, h3, 49152);
+    const Route* route = fabric.traced(h1, h3, {49152, 0});
     REQUIRE(route != nullptr);
     REQUIRE(route->links.size() == 4);
     return {route->links[1], route->links[2]};

@@ -104,19 +104,22 @@ void Simulator::build_topology() {
   topology_ = *parsed;
 }
 
-unsigned Simulator::spine_of(const std::string& from, const std::string& to, std::uint16_t port) const {
-  return static_cast<unsigned>(hash(hash(config_.seed * 77 + port * 2654435761ULL, from), to) >> 7) % config_.spines;
+unsigned Simulator::spine_of(const std::string& from, const std::string& to, localise::UdpPorts ports) const {
+  std::uint64_t start = config_.seed * 77 + ports.source * 2654435761ULL;
+  if (config_.udp) start += ports.destination * 0x9e3779b97f4a7c15ULL;
+  return static_cast<unsigned>(hash(hash(start, from), to) >> 7) % config_.spines;
 }
 
 std::string Simulator::leaf_of(const SimHost& host, unsigned device) const {
   return "l" + std::to_string((host.leaf + device) % config_.leaves + 1);
 }
 
-std::vector<std::string> Simulator::way(const std::string& from, const std::string& to, std::uint16_t port) const {
+std::vector<std::string> Simulator::way(const std::string& from, const std::string& to,
+                                        localise::UdpPorts ports) const {
   const std::string a = leaf_of(hosts_.at(host_of(from)), device_of(from));
   const std::string b = leaf_of(hosts_.at(host_of(to)), device_of(to));
   if (a == b) return {host_of(from), a, host_of(to)};
-  const std::string spine = "s" + std::to_string(spine_of(chance_name(from), chance_name(to), port) + 1);
+  const std::string spine = "s" + std::to_string(spine_of(chance_name(from), chance_name(to), ports) + 1);
   return {host_of(from), a, spine, b, host_of(to)};
 }
 
@@ -145,7 +148,7 @@ void Simulator::send_inventory(const std::string& name) {
     inventory.devices.push_back(device);
     model::ProbeEndpoint endpoint;
     endpoint.device = device.name;
-    endpoint.transport = "rdma";
+    endpoint.transport = config_.udp ? "udp" : "rdma";
     endpoint.address = address_of(name, leaf_of(host, number));
     endpoint.hello_port = 18515;
     endpoint.responder_epoch = host.epoch;
@@ -218,8 +221,8 @@ void Simulator::probe_path(SimHost& host, const model::PlanTarget& target, std::
   const auto of_first = [](unsigned number, double loss) { return number == 0 ? loss : 0; };
   window.responder_epoch = peer.epoch;
   Sent& sent = sent_[window.key];
-  const std::vector<std::string> out = way(window.key.from, target.to, forward);
-  const std::vector<std::string> in = way(target.to, window.key.from, back);
+  const std::vector<std::string> out = way(window.key.from, target.to, {forward, back});
+  const std::vector<std::string> in = way(target.to, window.key.from, {back, forward});
   const bool cable_down = device == 0 && !host.port_up;
 
   sent.credit += rate;
@@ -316,13 +319,14 @@ void Simulator::probe_path(SimHost& host, const model::PlanTarget& target, std::
   localiser_->on_window(window, static_cast<Nanos>(at * 1e9));
 }
 
-void Simulator::trace(SimHost& host, unsigned device, const std::string& to, std::uint16_t port, double at,
+void Simulator::trace(SimHost& host, unsigned device, const std::string& to, localise::UdpPorts ports, double at,
                       unsigned counted) {
   model::PathTrace trace;
   trace.from = port_name(host.name, device);
   trace.to = to;
-  trace.source_port = port;
-  const std::vector<std::string> nodes = way(trace.from, to, port);
+  trace.source_port = ports.source;
+  trace.destination_port = ports.destination;
+  const std::vector<std::string> nodes = way(trace.from, to, ports);
   double arrive = 1;  // share of probes that get this far
   double delay = 0;
   double ce = 0;
@@ -351,7 +355,8 @@ void Simulator::trace(SimHost& host, unsigned device, const std::string& to, std
       marked += random_.chance(ce) ? 1 : 0;
     }
     // What answered once is known from then on.
-    const std::string way_point = trace.from + ">" + to + ":" + std::to_string(port) + "/" + std::to_string(k);
+    const std::string way_point = trace.from + ">" + to + ":" + std::to_string(ports.source) + ":" +
+                                  std::to_string(ports.destination) + "/" + std::to_string(k);
     if (answered > 0) known_hops_.insert(way_point);
     const bool seen = known_hops_.count(way_point) != 0;
     if (seen) hop.address = address_of(nodes[k], nodes[k - 1]);
@@ -403,9 +408,9 @@ void Simulator::agent_second(SimHost& host, double at) {
       if (forward == 0) {
         // Ports in turn, each with an answering port of its own.
         for (unsigned p = 0; p < config_.ports; ++p) {
+          const unsigned answering = config_.udp ? p : (p * 3 + p / 2) % config_.ports;
           probe_path(host, target, static_cast<std::uint16_t>(base + p),
-                     static_cast<std::uint16_t>(peer_base + 8000 + (p * 3 + p / 2) % config_.ports),
-                     path.probes_per_s / config_.ports, at);
+                     static_cast<std::uint16_t>(peer_base + 8000 + answering), path.probes_per_s / config_.ports, at);
         }
         continue;
       }
@@ -413,12 +418,14 @@ void Simulator::agent_second(SimHost& host, double at) {
     }
     // Its own probe ports towards the peer, and its answering ports: refreshed every half minute, paced.
     for (unsigned p = 0; p < 2 * config_.ports; ++p) {
-      const auto port = static_cast<std::uint16_t>(p < config_.ports ? base + p : base + 8000 + p - config_.ports);
+      const bool probes = p < config_.ports;
+      const auto port = static_cast<std::uint16_t>(probes ? base + p : base + 8000 + p - config_.ports);
+      const auto other = static_cast<std::uint16_t>(probes ? peer_base + 8000 + p : peer_base + p - config_.ports);
       double& last = traced_at_[host.name][own + ">" + target.to + ":" + std::to_string(port)];
       if (budget == 0 || (last != 0 && at - last < 30)) continue;
       last = at;
       --budget;
-      trace(host, device_of(own), target.to, port, at, 0);
+      trace(host, device_of(own), target.to, {port, config_.udp ? other : std::uint16_t{0}}, at, 0);
     }
   }
   for (auto& [router, tokens] : router_tokens_) {
@@ -427,7 +434,7 @@ void Simulator::agent_second(SimHost& host, double at) {
   if (config_.hop_counts) {
     for (const model::PlanTrace& wanted : plan->second.traces) {
       const unsigned device = device_of("/" + wanted.from_device);
-      if (!away(host, device)) trace(host, device, wanted.to, wanted.source_port, at, 5);
+      if (!away(host, device)) trace(host, device, wanted.to, {wanted.source_port, wanted.destination_port}, at, 5);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lib/detect/finding_tracker.h"
+#include "lib/localise/fabric.h"
 #include "lib/localise/localiser.h"
 
 namespace weft::test {
@@ -47,6 +48,7 @@ struct SimConfig {
   bool inbound_addresses = true;  // routers answer from the interface the packet came in by
   bool hop_counts = true;         // agents count hops of traces that the plan asks for
   double silent_hop = 0.05;
+  bool udp = false;              // probes over UDP: both ports choose each way
   bool limited_routers = false;  // at the default ICMP limit: agents count what the tracer would dare to ask
   unsigned ports = 8;
   std::uint64_t seed = 1;
@@ -106,7 +108,7 @@ class Simulator {
   // Everything raised, information too.
   const std::vector<std::string>& told() const { return told_; }
   std::vector<std::string> host_names() const;
-  unsigned spine_of(const std::string& from, const std::string& to, std::uint16_t port) const;
+  unsigned spine_of(const std::string& from, const std::string& to, localise::UdpPorts ports) const;
   std::map<std::string, model::ProbePlan> plans() const { return plans_; }
   double judge_seconds() const { return judge_seconds_; }
   std::uint64_t windows() const { return windows_; }
@@ -129,14 +131,15 @@ class Simulator {
 
   void build_topology();
   // Of a port, "h1/rxe0".
-  std::vector<std::string> way(const std::string& from, const std::string& to, std::uint16_t port) const;
+  std::vector<std::string> way(const std::string& from, const std::string& to, localise::UdpPorts ports) const;
   std::string leaf_of(const SimHost& host, unsigned device) const;
   std::uint16_t first_port(const std::string& port) const;
   std::string address_of(const std::string& node, const std::string& from) const;
   void agent_second(SimHost& host, double at);
   void probe_path(SimHost& host, const model::PlanTarget& target, std::uint16_t forward, std::uint16_t back,
                   double rate, double at);
-  void trace(SimHost& host, unsigned device, const std::string& to, std::uint16_t port, double at, unsigned counted);
+  void trace(SimHost& host, unsigned device, const std::string& to, localise::UdpPorts ports, double at,
+             unsigned counted);
   static bool away(const SimHost& host, unsigned device);
   bool burst(const SimHost& host, double at) const;
   double stall_ms(const std::string& host, double at) const;

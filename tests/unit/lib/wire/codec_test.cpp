@@ -241,6 +241,8 @@ TEST_CASE("wire: every record comes back as it was", "[wire]") {
   t.hops[0] = {1, "10.1.0.1", 10, 9, 2, 8, 1'000'000};
   t.hops[1].ttl = 2;
   round_trips(t);
+  t.destination_port = 50'000;
+  round_trips(t);
   model::HostHealth h;
   h.max_gap_ns = 5;
   h.cpu_pressure_some = 0.25;

@@ -242,7 +242,7 @@ TEST_CASE("responder: a hello is answered with lanes, epoch, lease and the quest
   CHECK(answer.lanes == std::vector<HelloLane>{{33, 51001}, {34, 51002}});
   CHECK_FALSE(answer.any_port);
   CHECK_FALSE(answer.two_acks);
-  CHECK(f.responder->registered() == std::vector<std::pair<std::string, std::string>>{{"h1/rxe0", "10.0.1.2"}});
+  CHECK(f.responder->registered() == std::vector<RegisteredPeer>{{"h1/rxe0", "10.0.1.2", {}}});
   f.transport.stamp_rung = model::TimestampRung::NicTicks;
   f.transport.responder_ports = {51001, 51002, 51003};
   CHECK(f.enlist(2).two_acks);

@@ -489,6 +489,40 @@ TEST_CASE("a path under suspicion is asked all along, counted hop by hop and rep
   CHECK(sum[3][1] * 10 < sum[3][0] * 6);
 }
 
+TEST_CASE("the answer that tells a hop is not counted, as silence before it is not: no path would seem to lose",
+          "[trace]") {
+  FakeNetwork net;
+  net.answers_burst = net.answers_per_s = 1e6;
+  const bool sick = true;
+  net.route = losing_clos(sick);
+  REQUIRE(net.schedule.set_requests(ports(32), net.now));
+  int asked = 0;
+  int answered = 0;
+  for (int step = 0; step < 5; ++step) {
+    net.run(kSecond);
+    for (const auto& trace : net.schedule.take_changed(net.now)) {
+      if (trace.hops.size() < 3) continue;
+      asked += trace.hops[2].sent;
+      answered += trace.hops[2].answered;
+    }
+  }
+  CHECK(net.sent.size() > 24);
+  CHECK(answered == 0);
+  CHECK(asked == 0);
+}
+
+TEST_CASE("over UDP a trace tells the port that the probes go to, over RoCE none, as it is always the same",
+          "[trace]") {
+  FakeNetwork net;
+  net.route = clos;
+  auto udp = request(49153);
+  udp.destination_port = 50'000;
+  REQUIRE(net.schedule.set_requests({request(49152), udp}, net.now));
+  net.run(kSecond);
+  CHECK(net.trace(49152).destination_port == 0);
+  CHECK(net.trace(49153).destination_port == 50'000);
+}
+
 TEST_CASE("an answer counts when its timeout would have: no report sees only those who answered", "[trace]") {
   TraceLimits limits;
   limits.counted_report_ns = 50 * kMillisecond;
