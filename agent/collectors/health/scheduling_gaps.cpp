@@ -20,7 +20,8 @@ void GapFold::count(Nanos now) {
 
 Nanos GapFold::beat(Nanos now) {
   count(now);
-  due_ = std::max(now, due_) + kBeat_ns;
+  if (now - due_ > kCalmLateness_ns) calm_from_ = now + kCalmAfter_ns;
+  due_ = std::max(now, due_) + (now < calm_from_ ? kBeat_ns : kCalmBeat_ns);
   return due_;
 }
 

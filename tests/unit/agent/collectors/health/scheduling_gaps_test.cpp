@@ -68,6 +68,47 @@ TEST_CASE("an undisturbed window is empty of gaps and has its length", "[health]
   CHECK_FALSE(health.responder_low_water);
 }
 
+TEST_CASE("after a while on time the heart beats half as often, and one late beat brings the finer grain back",
+          "[health]") {
+  GapFold fold(0);
+  const auto beats_in = [&](Nanos& due, Nanos length, Nanos late) {
+    int count = 0;
+    for (const Nanos end = due + length; due < end; ++count) due = fold.beat(due + late);
+    return count;
+  };
+  Nanos due = kBeat_ns;
+  (void)beats_in(due, kCalmAfter_ns, kMillisecond);
+  CHECK(beats_in(due, kSecond, 0) == kSecond / kCalmBeat_ns);
+  due = fold.beat(due + kCalmLateness_ns + 1);
+  CHECK(beats_in(due, kSecond, 0) == kSecond / kBeat_ns);
+  CHECK(beats_in(due, kCalmAfter_ns, 0) > kCalmAfter_ns / kCalmBeat_ns);
+  CHECK(beats_in(due, kSecond, 0) == kSecond / kCalmBeat_ns);
+}
+
+TEST_CASE("bursts that repeat are told alike whether calm went before or not", "[health]") {
+  // 60 ms of each 205 are taken from us; a beat that falls due meanwhile runs when they end.
+  const auto third_second = [](Nanos first_burst) {
+    GapFold fold(0);
+    Nanos now = kBeat_ns;
+    const auto beat_until = [&](Nanos end) {
+      while (now < end) {
+        const Nanos into = (now - first_burst) % (205 * kMillisecond);
+        if (now >= first_burst && into < 60 * kMillisecond) now += 60 * kMillisecond - into;
+        now = fold.beat(now);
+      }
+    };
+    beat_until(first_burst + 2 * kSecond);
+    (void)fold.take(first_burst + 2 * kSecond);
+    beat_until(first_burst + 3 * kSecond);
+    return fold.take(first_burst + 3 * kSecond);
+  };
+  const auto early = third_second(kSecond + 3 * kMillisecond);
+  const auto calm = third_second(3 * kCalmAfter_ns + 3 * kMillisecond);
+  CHECK(early.max_gap_ns >= 50 * kMillisecond);
+  CHECK(calm.max_gap_ns >= 50 * kMillisecond);
+  CHECK(calm.total_gap_ns >= 4 * 50 * kMillisecond);
+}
+
 TEST_CASE("pressure text in another form is malformed, never 0", "[health]") {
   for (const char* text : {"", "some", "some avg10=", "some avg10=x", "full avg10=1.00", "some avg10=-1.0 avg60=0",
                            "some avg10=101 avg60=0", "some avg10=nan avg60=0", "some avg10=1.2x avg60=0"})
