@@ -132,6 +132,19 @@ class MeshRun {
     return nullptr;
   }
 
+  // As the peer calls itself, unless this host or another peer is called so too: machines from one image share a name.
+  std::string name_of(std::size_t index, const std::string& said) {
+    const std::string& address = peers_[index].host.address;
+    std::string whose = host_part(said) == own_ ? "this host" : "";
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      if (i != index && peers_[i].answered && peers_[i].name == said) whose = peers_[i].host.address;
+    }
+    if (whose.empty()) return said;
+    notes_.push_back(address + " calls itself " + host_part(said) + ", as " + whose +
+                     " does: here it goes by its address");
+    return address + said.substr(std::min(said.size(), said.find('/')));
+  }
+
   void look_at_peers(Nanos now) {
     localiser_->on_contact(own_, now);
     for (std::size_t i = 0; i < peers_.size(); ++i) {
@@ -144,7 +157,7 @@ class MeshRun {
         continue;
       }
       if (!peer.answered && !status->answered_as.empty()) {
-        peer.name = status->answered_as;
+        peer.name = name_of(i, status->answered_as);
         model::ProbeEndpoint endpoint;
         endpoint.device = peer.name.substr(std::min(peer.name.size(), peer.name.find('/') + 1));
         endpoint.transport = status->transport;
@@ -262,6 +275,7 @@ class MeshRun {
       out.missing.push_back(name + ": cannot measure: " + why);
     }
     out.notes.insert(out.notes.end(), direct_->notes().begin(), direct_->notes().end());
+    out.notes.insert(out.notes.end(), notes_.begin(), notes_.end());
     out.notes.insert(out.notes.end(), out.missing.begin(), out.missing.end());
     for (model::Finding& f : verdicts_) {
       if (f.confidence >= kConfident) {
@@ -294,6 +308,7 @@ class MeshRun {
   std::unique_ptr<localise::Localiser> localiser_;
   std::vector<Peer> peers_;
   std::vector<std::pair<std::string, std::string>> failed_;  // hosts without an address, and why
+  std::vector<std::string> notes_;
   std::deque<HeldWindow> held_;
   std::vector<model::Finding> verdicts_;
   std::map<std::string, model::Finding> best_;  // by kind and subject: when the evidence was best

@@ -1,5 +1,6 @@
 // One finding a root cause: both ways of a dead cable, all cables of a dead switch, both ways of a sick device.
 #include <algorithm>
+#include <cmath>
 
 #include "lib/localise/judge.h"
 #include "lib/model/subject.h"
@@ -104,10 +105,12 @@ bool Judge::wait_for_reverse(const Claim& claim, const std::vector<Claim>& claim
     if (std::find(other.set.begin(), other.set.end(), *reverse) != other.set.end()) return false;
   }
   if (host_loss) {
-    // A sick device loses both ways, and the other way may only need more probes.
-    const auto tallies = tally(evidence_, fabric_, Question::Loss, now, 7, false, {*reverse});
-    return !tallies.empty() && tallies.begin()->second.bad >= 2 &&
-           tallies.begin()->second.bad >= claim.pick.ratio / 3 * tallies.begin()->second.crossed;
+    // A sick device loses both ways, and the other way may only need more probes: until it is known to be clean.
+    const auto tallies =
+        tally(evidence_, fabric_, Question::Loss, now, std::min(7.0, claim.window_s), false, {*reverse});
+    if (tallies.empty()) return false;
+    const double bad = tallies.begin()->second.bad;
+    return bad + 3 * std::sqrt(bad + 1) >= claim.pick.ratio * tallies.begin()->second.crossed;
   }
   const auto tallies = tally(evidence_, fabric_, Question::Loss, now, 2.2, false, {*reverse});
   return !tallies.empty() && tallies.begin()->second.bad >= 0.9 * tallies.begin()->second.crossed;

@@ -343,7 +343,22 @@ class AggregatorUp(unittest.TestCase):
 
 
 class MeshFaultyWire(NetworkTest):
-    """A cable that loses UDP."""
+    """A cable that loses UDP, and machines that share a name."""
+
+    def test_machines_of_one_name_are_told_by_address_and_none_is_accused(self):
+        self.add_node("a")
+        hosts = {"b": "10.99.0.2", "c": "10.99.1.2"}
+        for node, address in hosts.items():
+            self.add_node(node)
+            self.connect("a", address[:-1] + "1/30", node, address + "/30")
+            responder(self, address, 47910, netns=self.name(node), hostname="vm")
+        done = weft("mesh", "--direct", "--transport", "udp", "--for", "8s", "--ports", 4, "--json", *hosts.values(),
+                    netns=self.name("a"), hostname="vm")
+        body = parse_one_object(done.stdout)
+        self.assertEqual((done.returncode, body["findings"]), (0, []), body)
+        self.assertEqual({pair["to"].split("/")[0] for pair in body["pairs"]}, set(hosts.values()))
+        for address in hosts.values():
+            self.assertTrue(any(f"{address} calls itself vm" in note for note in body["not_checked"]), body)
 
     def test_a_lossy_wire_is_seen_as_loss_of_the_pair(self):
         self.add_node("a")

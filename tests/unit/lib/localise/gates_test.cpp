@@ -266,19 +266,14 @@ TEST_CASE("a device that loses both ways is rnic_unreachable, one that loses one
 
 TEST_CASE("where two hosts share a leaf, a device that loses is named, its neighbour and the switch are not",
           "[gates]") {
-  // Before its device is told, one way of its cable may be: two hosts give the other way little evidence.
-  const std::set<std::string> own{"rnic_unreachable rnic:h3/rxe0", "link_loss link:l2>h3", "link_loss link:h3>l2"};
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     Simulator sim(fabric(2, 2, 2, seed));
     sim.run(60);
     sim.host("h3").receive_loss = 0.3;
     sim.host("h3").send_loss = 0.3;
     sim.run(30);
-    CHECK(has(sim.raised(), "rnic_unreachable rnic:h3/rxe0"));
-    for (const std::string& name : sim.raised()) {
-      INFO("seed " << seed << ": " << name);
-      CHECK(own.contains(name));
-    }
+    INFO("seed " << seed);
+    CHECK(sim.raised() == Names{"rnic_unreachable rnic:h3/rxe0"});
   }
 }
 
@@ -312,12 +307,7 @@ TEST_CASE("of a host with a device on each of two leaves the sick cable is named
       // rxe0 of h1 is on l1, rxe1 on l2.
       sim.both_ways("h1", "l2", {1, 0, 0, false});
       sim.run(30);
-      CHECK(has(sim.raised(), "link_down link:h1-l2"));
-      // It may be said to lose before it is said to be dead; nothing else is said of anything.
-      for (const std::string& name : sim.raised()) {
-        INFO(name);
-        CHECK((name == "link_down link:h1-l2" || name == "link_loss link:h1-l2"));
-      }
+      CHECK(sim.raised() == Names{"link_down link:h1-l2"});
     }
     {
       Simulator sim(dual(seed));
