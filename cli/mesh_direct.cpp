@@ -42,13 +42,6 @@ struct HeldWindow {
 
 std::string host_part(const std::string& name) { return name.substr(0, name.find('/')); }
 
-model::Inventory inventory_of(const std::string& host, model::ProbeEndpoint endpoint) {
-  model::Inventory out;
-  out.host = host;
-  out.endpoints.push_back(std::move(endpoint));
-  return out;
-}
-
 // Measures the row and tells the localiser what an aggregator would be told. A peer's answers stand for its agent's
 // contact: here nobody else reports.
 class MeshRun {
@@ -120,7 +113,7 @@ class MeshRun {
         plan.push_back(std::move(target));
       }
       place.engine->set_targets(std::move(plan));
-      localiser_->on_inventory(inventory_of(own_, place.engine->endpoint()), clock_.monotonic_ns());
+      tell_endpoint(own_, place.engine->endpoint(), clock_.monotonic_ns());
     }
     return {};
   }
@@ -130,6 +123,15 @@ class MeshRun {
       if (direct_->place_index(i) == place && peers_[i].host.name == to) return &peers_[i];
     }
     return nullptr;
+  }
+
+  // An inventory without an endpoint that was in the last one says that its device is gone: all are told each time.
+  void tell_endpoint(const std::string& host, model::ProbeEndpoint endpoint, Nanos now) {
+    model::Inventory& inventory = inventories_[host];
+    inventory.host = host;
+    std::erase_if(inventory.endpoints, [&](const auto& known) { return known.device == endpoint.device; });
+    inventory.endpoints.push_back(std::move(endpoint));
+    localiser_->on_inventory(inventory, now);
   }
 
   // As the peer calls itself, unless this host or another peer is called so too: machines from one image share a name.
@@ -166,7 +168,7 @@ class MeshRun {
         endpoint.responder_epoch = status->responder_epoch;
         endpoint.responder_ports = status->return_ports;
         localiser_->on_start(host_part(peer.name), 1, now);
-        localiser_->on_inventory(inventory_of(host_part(peer.name), std::move(endpoint)), now);
+        tell_endpoint(host_part(peer.name), std::move(endpoint), now);
       }
       peer.answered = true;
     }
@@ -308,6 +310,7 @@ class MeshRun {
   std::unique_ptr<localise::Localiser> localiser_;
   std::vector<Peer> peers_;
   std::vector<std::pair<std::string, std::string>> failed_;  // hosts without an address, and why
+  std::map<std::string, model::Inventory> inventories_;      // by host
   std::vector<std::string> notes_;
   std::deque<HeldWindow> held_;
   std::vector<model::Finding> verdicts_;
