@@ -33,11 +33,12 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address) {
 }  // namespace
 
 // What is left of calls that have ended, and how many have not.
-struct GrpcLinks::Calls {
+struct GrpcLinks::Calls : std::enable_shared_from_this<Calls> {
   std::mutex mutex;
   std::condition_variable ended;
   unsigned running = 0;
   std::vector<std::shared_ptr<void>> dead;
+  Post post;
 
   void begin() {
     std::lock_guard lock(mutex);
@@ -47,6 +48,14 @@ struct GrpcLinks::Calls {
     {
       std::lock_guard lock(mutex);
       dead.push_back(std::move(call));
+    }
+    // Not only before the next call: until it is destroyed its channel goes on trying to connect, and would hold a
+    // connection that nobody uses.
+    post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->reap();
+    });
+    {
+      std::lock_guard lock(mutex);
       --running;
     }
     ended.notify_all();
@@ -231,7 +240,7 @@ class GrpcLink final : public StreamLink {
 
 }  // namespace
 
-GrpcLinks::GrpcLinks(Post post) : post_(std::move(post)), calls_(std::make_shared<Calls>()) {}
+GrpcLinks::GrpcLinks(Post post) : post_(std::move(post)), calls_(std::make_shared<Calls>()) { calls_->post = post_; }
 
 GrpcLinks::~GrpcLinks() {
   {
@@ -242,7 +251,6 @@ GrpcLinks::~GrpcLinks() {
 }
 
 std::unique_ptr<StreamLink> GrpcLinks::make(std::function<void(LinkEvent)> events) {
-  calls_->reap();
   auto call = std::make_shared<Call>(post_, std::move(events),
                                      [calls = calls_](std::shared_ptr<void> dead) { calls->bury(std::move(dead)); });
   return std::make_unique<GrpcLink>(std::move(call), [calls = calls_] { calls->begin(); });
