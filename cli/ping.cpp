@@ -224,6 +224,7 @@ class PingRun {
       r.tried = t.tried;
       r.answered = t.answered;
       r.trouble = t.trouble;
+      r.payload_bytes = o_.direct.size_bytes;
       r.summary = t.stats.summary();
       if (t.tried) {
         const Direct::Place& place = direct_->places()[t.place];

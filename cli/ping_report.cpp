@@ -99,6 +99,17 @@ std::string outcome_line(const std::string& host, const probes::ProbeOutcome& o,
   return line;
 }
 
+namespace {
+
+constexpr std::size_t kCarriedEverywhere = 512;  // bytes
+constexpr std::uint64_t kEnoughLost = 3;
+
+bool none_of_the_large(const HostReport& r) {
+  return r.payload_bytes > kCarriedEverywhere && r.summary.sent >= kEnoughLost && r.summary.lost == r.summary.sent;
+}
+
+}  // namespace
+
 std::string ping_report(const HostReport& r, const Paint& paint) {
   const PingSummary& s = r.summary;
   std::string out = paint(Style::Bold, printable(r.host));
@@ -116,6 +127,8 @@ std::string ping_report(const HostReport& r, const Paint& paint) {
     const std::string why = ping_trouble(r);
     out += "  " + paint(Style::Warn, "cannot measure: no probe counts") + (why.empty() ? "" : ": " + printable(why)) +
            '\n';
+  } else if (none_of_the_large(r)) {
+    return out + "  " + paint(Style::Warn, "cannot measure") + ": " + printable(ping_trouble(r)) + '\n';
   } else {
     out += "  " + paint(s.lossy() ? Style::Bad : Style::Good, loss_text(s)) + '\n';
   }
@@ -242,10 +255,17 @@ nlohmann::json ping_json(const HostReport& r) {
   return out;
 }
 
-std::string ping_trouble(const HostReport& r) { return r.trouble.empty() ? r.summary.last_error : r.trouble; }
+std::string ping_trouble(const HostReport& r) {
+  if (!r.trouble.empty()) return r.trouble;
+  if (none_of_the_large(r)) {
+    return "none of " + count_of(r.summary.sent, "probe") + " of " + std::to_string(r.payload_bytes) +
+           " bytes came back, while the hello did: the MTU on the way may be smaller";
+  }
+  return r.summary.last_error;
+}
 
 ExitCode ping_exit(const HostReport& r) {
-  if (!r.answered || r.summary.sent == 0) return ExitCode::CannotMeasure;
+  if (!r.answered || r.summary.sent == 0 || none_of_the_large(r)) return ExitCode::CannotMeasure;
   return r.summary.lossy() || r.summary.marked() || r.summary.late > 0 ? ExitCode::Findings : ExitCode::Healthy;
 }
 
@@ -255,6 +275,7 @@ std::string ping_hint(const HostReport& r) {
     return "is `weft responder` or weftd running on " + r.host +
            ", with the same --key-file and --hello-port, and is UDP let through?";
   }
+  if (none_of_the_large(r)) return "does a smaller one come through? weft ping " + r.host;
   if (!r.summary.lossy() && !r.summary.marked()) {
     return r.summary.late > 0 ? "slow answers: compare the three delays above, and try a longer --timeout" : "";
   }

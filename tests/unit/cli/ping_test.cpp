@@ -206,6 +206,24 @@ TEST_CASE("a host that was not tried has its reason and no numbers, exit 3", "[c
   CHECK(ping_json(r)["error"]["message"] == r.trouble);
 }
 
+TEST_CASE("large probes none of which comes back are an MTU that cannot be told, never loss", "[cli]") {
+  PingStats stats;
+  for (std::uint64_t i = 1; i <= 4; ++i) stats.add(ended(i, ProbeResult::Timeout));
+  HostReport r = report_of(stats);
+  CHECK(ping_exit(r) == ExitCode::Findings);
+  r.payload_bytes = 4000;
+  CHECK(ping_exit(r) == ExitCode::CannotMeasure);
+  CHECK(ping_report(r, Paint(false)) ==
+        "h3 (10.0.3.2) from rdma rxe0 port 1, 10.0.1.2\n"
+        "  cannot measure: none of 4 probes of 4000 bytes came back, while the hello did: the MTU on the way may be "
+        "smaller\n");
+  CHECK_THAT(ping_hint(r), ContainsSubstring("weft ping h3"));
+  CHECK_THAT(ping_json(r)["error"]["message"].get<std::string>(), ContainsSubstring("MTU"));
+  stats.add(ok(5, 1000));
+  r.summary = stats.summary();
+  CHECK(ping_exit(r) == ExitCode::Findings);
+}
+
 TEST_CASE("an arrived hop limit above the one sent tells no hop count", "[cli]") {
   PingStats stats;
   auto odd = ok(1, 1000);
