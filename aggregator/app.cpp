@@ -51,8 +51,7 @@ Result<std::unique_ptr<App>> App::start(AggregatorConfig config, const std::stri
   limits.journal_retention_ns = impl->config.retention_ns;
   Result<Database> database = Database::open(impl->config.store_path, limits, clock.wall_ns());
   if (!database) {
-    return make_error(Error::Kind::Invalid,
-                      database.error().message() + " (the folder must exist and be writable; see --store PATH)");
+    return make_error(Error::Kind::Invalid, database.error().message());
   }
   if (auto trimmed = database->trim(clock.wall_ns()); !trimmed) {
     log::warning("store", "could not drop what is old", {{"why", trimmed.error().message()}});

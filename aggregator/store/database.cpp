@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
@@ -34,7 +35,8 @@ Error sqlite_error(sqlite3* db, int code, const std::string& what) {
   if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) kind = Error::Kind::Malformed;
   if (primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR) kind = Error::Kind::Internal;
   if (primary == SQLITE_BUSY || primary == SQLITE_LOCKED) {
-    return make_error(Error::Kind::Transient, what + ": in use by another process");
+    return make_error(Error::Kind::Transient,
+                      what + ": in use by another process: stop that one, or name another --store");
   }
   return make_error(kind, what + ": " + (db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code)));
 }
@@ -95,9 +97,9 @@ class Statement {
   int code_ = SQLITE_OK;
 };
 
-Result<void> execute(sqlite3* db, const char* sql) {
+Result<void> execute(sqlite3* db, const char* sql, const std::string& what = "store") {
   const int code = sqlite3_exec(db, sql, nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) return sqlite_error(db, code, "store");
+  if (code != SQLITE_OK) return sqlite_error(db, code, what);
   return {};
 }
 
@@ -132,7 +134,30 @@ std::vector<std::string> unpack(const std::string& bytes) {
   return out;
 }
 
+// SQLite says no more than that it cannot open the file.
+Result<void> can_open(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) {
+      return make_error(Error::Kind::Invalid,
+                        "store " + path + " is a folder: name a file in it, " + path + "/weft.db");
+    }
+    if (!S_ISREG(info.st_mode)) return make_error(Error::Kind::Invalid, "store " + path + " is no file");
+    if (::access(path.c_str(), R_OK | W_OK) != 0) {
+      return errno_error(errno, "store " + path + " cannot be read and written by this user");
+    }
+    return {};
+  }
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (::access(folder.c_str(), R_OK | W_OK | X_OK) != 0) {
+    return errno_error(errno, "store " + path + " cannot be made: the folder must exist and be writable");
+  }
+  return {};
+}
+
 Result<Handle> open_checked(const std::string& path) {
+  if (auto able = can_open(path); !able) return able.error();
   sqlite3* raw = nullptr;
   const int code =
       sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
@@ -144,7 +169,8 @@ Result<Handle> open_checked(const std::string& path) {
   if (auto result = execute(raw,
                             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA "
                             "journal_size_limit=4194304;"
-                            "PRAGMA trusted_schema=OFF;");
+                            "PRAGMA trusted_schema=OFF;",
+                            "store " + path);
       !result) {
     return result.error();
   }
@@ -173,11 +199,6 @@ Result<void> prepare_schema(sqlite3* db, const std::string& path) {
   }
   if (*version == 0 || *tables < 4) return make_error(Error::Kind::Malformed, "store " + path + ": not a weft store");
   return {};
-}
-
-bool exists(const std::string& path) {
-  struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0;
 }
 
 }  // namespace
@@ -211,8 +232,8 @@ Result<Database> Database::open(const std::string& path, DatabaseLimits limits, 
       return Database(std::move(impl));
     }
     const Error error = db ? ready.error() : db.error();
-    const bool damage = error.kind == Error::Kind::Malformed || error.kind == Error::Kind::Internal;
-    if (again || !damage || !exists(path)) return error;
+    // Only what was read and is no store: a file that may not be opened or read may be a good one.
+    if (again || error.kind != Error::Kind::Malformed) return error;
     if (db) db->reset();
     const std::string aside = path + ".bad-" + std::to_string(wall_now / kSecond);
     if (std::rename(path.c_str(), aside.c_str()) != 0) return errno_error(errno, "moving aside " + path);

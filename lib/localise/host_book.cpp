@@ -22,6 +22,7 @@ constexpr double kLateHostPatience = 2.5;
 // The same while its answers arrive: it lives, and only its reports are held up.
 constexpr Nanos kAnsweringPatience = 20 * kSecond;
 constexpr Nanos kAnswerFresh = 1'500 * kMillisecond;
+constexpr Nanos kAnswerLag = 2'500 * kMillisecond;
 constexpr unsigned kMaxSecondsAReport = 4;
 // Of a second that a host ran late in all, up to which a probe of that second most likely missed it.
 constexpr double kMomentsShare = 0.2;
@@ -230,7 +231,9 @@ HostState HostBook::state(const Host& host, Nanos now) const {
     return HostState::NeverSeen;
   }
   if (now - *host.last_contact <= silence_allowed(host, now)) return HostState::Reporting;
-  return answers ? HostState::Unreachable : HostState::Silent;
+  if (!answers) return HostState::Silent;
+  // Windows come a second or two after what they tell of: an answer from before its end is no sign of life after it.
+  return *host.last_answer - *host.last_contact > kAnswerLag ? HostState::Unreachable : HostState::Reporting;
 }
 
 Nanos HostBook::silence_allowed(const Host& host, Nanos now) const {

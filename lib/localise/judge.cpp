@@ -18,9 +18,10 @@ constexpr int kDownPatience_s = 3;
 constexpr double kBlindWindow_s = 10, kBlindBelow = 16;  // probes (of delay: a path's seconds) that crossed
 constexpr Nanos kBlindAtMost = 60 * kSecond;
 constexpr std::size_t kMaxSuspicions = 64;
-constexpr double kTooClean = 9;     // nats; see Tally::clean_surprise()
-constexpr double kStaleLosses = 7;  // so many losses missing that the trouble is over
-constexpr double kOldLosses = 2;    // from before the last 20 s
+constexpr Nanos kSinceStands = 10 * kSecond;  // without support; the tracker keeps what stands longer
+constexpr double kTooClean = 9;               // nats; see Tally::clean_surprise()
+constexpr double kStaleLosses = 7;            // so many losses missing that the trouble is over
+constexpr double kOldLosses = 2;              // from before the last 20 s
 
 // Which questions have anything bad in their evidence: a healthy fabric is judged in one pass.
 std::array<bool, 5> anything_bad(const Evidence& evidence) {
@@ -52,7 +53,7 @@ bool Judge::active(model::FindingKind kind, const std::string& subject, Nanos no
 
 Nanos Judge::remember(model::FindingKind kind, const std::string& subject, Nanos since, Nanos now) {
   Memory& memory = memory_[std::string(model::finding_info(kind).name) + " " + subject];
-  if (memory.last == 0 || now - memory.last > 30 * kSecond) memory.since = since;
+  if (memory.last == 0 || now - memory.last > kSinceStands) memory.since = since;
   memory.since = std::min(memory.since, since);
   memory.last = now;
   return memory.since;

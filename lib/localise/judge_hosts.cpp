@@ -62,7 +62,9 @@ void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
         finding.evidence.push_back({"silence", double(now - last) / 1e9, "seconds", double(now - last) / 1e9});
         if (!probed) finding.not_checked.push_back("Whether it answers probes: no other host probes it now.");
         finding.not_checked.push_back("Whether the host itself is up: weftd alone may have stopped.");
-        tell(std::move(finding), last);
+        // Each silence begins by itself, however soon after another.
+        finding.since_ns = last;
+        out.push_back({std::move(finding)});
         break;
       }
       case HostState::Unreachable: {
@@ -71,7 +73,8 @@ void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
                                           seconds(now - *host.last_contact) + "; check the management network",
                                       0.9);
         finding.evidence.push_back({"silence", double(now - *host.last_contact) / 1e9, "seconds", 0});
-        tell(std::move(finding), *host.last_contact);
+        finding.since_ns = *host.last_contact;
+        out.push_back({std::move(finding)});
         break;
       }
       case HostState::NeverSeen:

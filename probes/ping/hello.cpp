@@ -93,7 +93,10 @@ void HelloClient::ask(std::uint64_t session, Peer& peer, Nanos now) {
   if (peer.tries > kTriesUntilUnreachable) {
     // Refused stays: its answers say more than silence would.
     if (peer.state != PeerState::Refused) peer.state = PeerState::Unreachable;
-    peer.reason = silence(peer);
+    // Told once: who repeats it, with ever more tries in it, would say something new each second.
+    const bool plain = peer.send_error.empty() && peer.refused == 0;
+    if (!plain || !peer.silence_told) peer.reason = silence(peer);
+    peer.silence_told = plain;
   }
 }
 
@@ -122,6 +125,7 @@ void HelloClient::on_answer(const HelloPacket& answer, Nanos now) {
   if (peer.nonce == 0 || answer.nonce != peer.nonce) return rejects_.count(Reject::WrongNonce);
   peer.nonce = 0;
   peer.tries = 0;
+  peer.silence_told = false;
   peer.refused = 0;
   const std::string no_way = why_no_way(options_.gid, answer.gid);
   if (answer.refusal != Refusal::None || answer.lanes.empty() || !no_way.empty()) {

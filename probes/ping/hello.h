@@ -80,7 +80,8 @@ class HelloClient {
     Nanos asked_ns = 0;
     std::uint64_t nonce = 0;  // of the question in the air; 0: none
     unsigned tries = 0;       // without an answer
-    Nanos first_ns = 0;       // of those tries
+    bool silence_told = false;
+    Nanos first_ns = 0;  // of those tries
     std::optional<ResponderInfo> info;
   };
   void ask(std::uint64_t session, Peer& peer, Nanos now);

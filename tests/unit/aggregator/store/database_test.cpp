@@ -1,5 +1,8 @@
 #include "aggregator/store/database.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <fstream>
 
 #include "lib/wire/codec.h"
@@ -49,6 +52,32 @@ TEST_CASE("database: a folder that is missing is an error, not an empty store", 
   const auto database = Database::open("/nonexistent-weft/weft.db", {}, kNow);
   REQUIRE_FALSE(database);
   CHECK_THAT(database.error().context, ContainsSubstring("/nonexistent-weft/weft.db"));
+}
+
+TEST_CASE("database: what may not be opened is refused with its reason, and stays where it is", "[aggregator]") {
+  TemporaryFolder folder;
+  const std::string path = folder / "weft.db";
+  const auto refused = [&](const std::string& why) {
+    const auto database = Database::open(path, {}, kNow);
+    REQUIRE_FALSE(database);
+    CHECK_THAT(database.error().message(), ContainsSubstring(path) && ContainsSubstring(why));
+    CHECK(std::filesystem::exists(path));
+    CHECK_FALSE(std::filesystem::exists(path + ".bad-" + std::to_string(kNow / kSecond)));
+  };
+  SECTION("a folder") {
+    std::filesystem::create_directory(path);
+    refused("is a folder");
+  }
+  SECTION("a pipe") {
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    refused("is no file");
+  }
+  SECTION("a journal that cannot be made") {
+    { open(path); }
+    std::filesystem::create_directory(path + "-wal");
+    std::ofstream(path + "-wal/x") << "x";
+    refused("");
+  }
 }
 
 TEST_CASE("database: garbage is moved aside with a warning and an empty store takes its place", "[aggregator]") {

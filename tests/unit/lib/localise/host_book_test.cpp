@@ -41,6 +41,19 @@ TEST_CASE("hosts: one peer that waited may be late itself", "[localise]") {
   CHECK(book.state(other, now) == HostState::Unreachable);
 }
 
+TEST_CASE("hosts: an answer from before the reports ended is no sign of life after it", "[localise]") {
+  HostBook book(3 * kSecond, kMillisecond);
+  const Nanos end = 1'000 * kSecond;
+  Host& host = *book.touch("h3", end);
+  book.on_start(host, 1, end);
+  host.last_answer = end + 2 * kSecond;  // the last window that has one
+  CHECK(book.state(host, end + 3 * kSecond) == HostState::Reporting);
+  CHECK(book.state(host, end + 3 * kSecond + kMillisecond) == HostState::Reporting);
+  CHECK(book.state(host, end + 3'600 * kMillisecond) == HostState::Silent);
+  host.last_answer = end + 3'500 * kMillisecond;
+  CHECK(book.state(host, end + 4 * kSecond) == HostState::Unreachable);
+}
+
 TEST_CASE("hosts: a report that covers seconds counts for as many of them", "[localise]") {
   HostBook book(3 * kSecond, kMillisecond);
   Nanos now = 1'000 * kSecond;

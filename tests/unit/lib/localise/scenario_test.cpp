@@ -236,6 +236,24 @@ TEST_CASE("host-hog: a host that is heard only now and then is host_overloaded, 
   }
 }
 
+TEST_CASE("host-stall: a second silence soon after the first begins by itself", "[localise]") {
+  Simulator sim(SimConfig{});
+  sim.run(40);
+  sim.host("h3").frozen = true;
+  sim.run(8);
+  sim.host("h3").frozen = false;
+  sim.run(8);
+  const Nanos stopped = sim.now();
+  sim.host("h3").frozen = true;
+  sim.run(8);
+  std::vector<Nanos> since;
+  for (const auto& verdict : sim.localiser().judge(sim.now())) {
+    if (verdict.finding.kind == model::FindingKind::HostSilent) since.push_back(verdict.finding.since_ns);
+  }
+  REQUIRE(since.size() == 1);
+  CHECK(since[0] >= stopped - 2 * kSecond);
+}
+
 TEST_CASE("host-hog: a host that was overloaded and then dies is host_silent all the same", "[localise]") {
   Simulator sim(lab());
   sim.run(60);

@@ -91,7 +91,9 @@ TEST_CASE("hello: silence ends in words that name address, device, tries and tim
         "no answer to hello on 10.0.3.2:47910 from rxe0 (10.0.1.2) after 5 tries in 3400 ms: is weftd or weft "
         "responder running there, with the same fabric key, and UDP port 47910 open?");
   const auto tries = f.asked.size();
+  const std::string said = f.status().reason;
   f.run(10 * kSecond);
+  CHECK(f.status().reason == said);  // each new text would be news to those who report it
   CHECK(f.asked.size() == tries + 10);  // it never gives up, at one a second
 }
 
