@@ -2,7 +2,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <type_traits>
 
@@ -45,6 +47,15 @@ ExitCode run(const Invocation& invocation, Output& output, const weft::Clock& cl
       invocation.command);
 }
 
+// A reader that went away (| head) has seen enough; any other loss of output must not look like a healthy answer.
+ExitCode written(ExitCode code) {
+  std::cout.flush();
+  if (std::cout.good()) return code;
+  if (::write(STDOUT_FILENO, "\n", 1) >= 0 || errno == EPIPE) return code;
+  std::cerr << "weft: the output could not be written: " << std::strerror(errno) << std::endl;
+  return ExitCode::CannotMeasure;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -52,8 +63,8 @@ int main(int argc, char** argv) {
   Output output{std::cout, std::cerr, false, Paint(false), Paint(false), false, 100};
   if (const auto* end = std::get_if<ParseEnd>(&parsed)) {
     if (end->error.empty()) {
-      std::cout << end->out << std::flush;
-      return static_cast<int>(end->code);
+      std::cout << end->out;
+      return static_cast<int>(written(end->code));
     }
     output.json = end->json;
     const std::string command = end->command.empty() ? "" : end->command + " ";
@@ -72,5 +83,5 @@ int main(int argc, char** argv) {
   weft::log::set_level(weft::log::Level::Error);  // commands say what went wrong themselves
   catch_stop_signals();
   const weft::SystemClock clock;
-  return static_cast<int>(run(invocation, output, clock));
+  return static_cast<int>(written(run(invocation, output, clock)));
 }

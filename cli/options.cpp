@@ -190,11 +190,31 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
 
   ParseEnd end;
   end.json = std::any_of(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
+  std::vector<const char*> words(argv, argv + argc);
+  // As people try it: weft help, weft help ping, weft --version.
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (first == "help") {
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+  } else if (first == "--version") {
+    words[1] = "version";
+  } else if (!first.empty() && first.front() != '-') {
+    std::string names;
+    bool known = false;
+    for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
+      names += (names.empty() ? "" : ", ") + one->get_name();
+      known = known || one->get_name() == first;
+    }
+    if (!known) {
+      end.error = "no command " + first + "; there are " + names;
+      return end;
+    }
+  }
   try {
-    app.parse(argc, const_cast<char**>(argv));
+    app.parse(static_cast<int>(words.size()), const_cast<char**>(words.data()));
   } catch (const CLI::CallForHelp&) {
     const auto chosen_subs = app.get_subcommands();
-    end.out = chosen_subs.empty() ? app.help() : chosen_subs.front()->help();
+    end.out = chosen_subs.empty() ? app.help() : chosen_subs.front()->help("weft");
     end.code = ExitCode::Healthy;
     return end;
   } catch (const CLI::ParseError& error) {

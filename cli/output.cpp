@@ -20,7 +20,8 @@ ExitCode Output::fail(const std::string& command, const Error& error, const std:
 }
 
 ExitCode Output::fail(const std::string& command, ExitCode code, const Error& error, const std::string& hint) {
-  err << "weft " << command << ": " << err_paint(Style::Bad, printable(error.message())) << '\n';
+  err << "weft" << (command.empty() ? "" : " ") << command << ": " << err_paint(Style::Bad, printable(error.message()))
+      << '\n';
   if (!hint.empty()) err << "  " << hint << '\n';
   err.flush();
   if (!json) return code;

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import re
 import signal
@@ -12,8 +13,8 @@ import threading
 import time
 import unittest
 
-from tests.integration.cli_support import (ROOT, WEFT, NetworkTest, Process, Wire, clean_environment, free_udp_port,
-                                           parse_one_object, responder, wait_for, weft)
+from tests.integration.cli_support import (ROOT, WEFT, NetworkTest, Process, Wire, clean_environment, command,
+                                           free_udp_port, parse_one_object, responder, wait_for, weft)
 
 COMMANDS = ("status", "ping", "trace", "mesh", "findings", "responder", "version")
 NOBODY = "http://127.0.0.1:9"
@@ -163,6 +164,20 @@ class Responder(unittest.TestCase):
             done = weft("responder", "--transport", "rdma", "--sys-root", empty, "--json")
         self.assertEqual(done.returncode, 3)
         self.assertEqual(parse_one_object(done.stdout)["error"]["kind"], "unsupported")
+
+
+class Written(unittest.TestCase):
+    def test_a_full_disk_is_no_healthy_answer_and_a_closed_pipe_is_one(self):
+        for arguments in (["version"], ["--help"], ["version", "--json"]):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                done = subprocess.run(command(*arguments), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(done.returncode, 3, arguments)
+            self.assertIn("No space left on device", done.stderr)
+        reader, writer = os.pipe()
+        os.close(reader)
+        with os.fdopen(writer, "w") as closed:
+            done = subprocess.run(command("version"), stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 
 class MeshDirect(unittest.TestCase):

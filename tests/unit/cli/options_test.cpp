@@ -52,6 +52,23 @@ TEST_CASE("ping: wrong options are a usage error that names the option", "[cli]"
   }
 }
 
+TEST_CASE("a command that is none is named, with those there are; help and --version work as elsewhere", "[cli]") {
+  auto result = parse({"png", "h3"});
+  const auto* end = std::get_if<ParseEnd>(&result);
+  REQUIRE(end != nullptr);
+  CHECK(end->code == ExitCode::Usage);
+  CHECK(end->error == "no command png; there are status, ping, trace, mesh, findings, responder, version");
+  result = parse({"help", "ping"});
+  end = std::get_if<ParseEnd>(&result);
+  REQUIRE(end != nullptr);
+  CHECK(end->code == ExitCode::Healthy);
+  CHECK_THAT(end->out, ContainsSubstring("Usage: weft ping"));
+  result = parse({"help"});
+  REQUIRE(std::get_if<ParseEnd>(&result) != nullptr);
+  CHECK_THAT(std::get_if<ParseEnd>(&result)->out, ContainsSubstring("Usage: weft"));
+  (void)parsed<VersionOptions>({"--version"});
+}
+
 TEST_CASE("ping: every option arrives", "[cli]") {
   const auto o = parsed<PingOptions>(
       {"ping",   "--port", "49213",     "--tclass", "104", "--gid", "3",  "--device", "mlx5_0", "--device-port",
