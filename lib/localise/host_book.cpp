@@ -22,7 +22,7 @@ constexpr double kLateHostPatience = 2.5;
 // The same while its answers arrive: it lives, and only its reports are held up.
 constexpr Nanos kAnsweringPatience = 20 * kSecond;
 constexpr Nanos kAnswerFresh = 1'500 * kMillisecond;
-constexpr Nanos kAnswerLag = 2'500 * kMillisecond;
+constexpr Nanos kAnswerLag = 3'500 * kMillisecond;
 constexpr unsigned kMaxSecondsAReport = 4;
 // Of a second that a host ran late in all, up to which a probe of that second most likely missed it.
 constexpr double kMomentsShare = 0.2;

@@ -50,7 +50,7 @@ TEST_CASE("hosts: an answer from before the reports ended is no sign of life aft
   CHECK(book.state(host, end + 3 * kSecond) == HostState::Reporting);
   CHECK(book.state(host, end + 3 * kSecond + kMillisecond) == HostState::Reporting);
   CHECK(book.state(host, end + 3'600 * kMillisecond) == HostState::Silent);
-  host.last_answer = end + 3'500 * kMillisecond;
+  host.last_answer = end + 3'600 * kMillisecond;
   CHECK(book.state(host, end + 4 * kSecond) == HostState::Unreachable);
 }
 
