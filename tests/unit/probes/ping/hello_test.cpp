@@ -93,7 +93,7 @@ TEST_CASE("hello: silence ends in words that name address, device, tries and tim
   const auto tries = f.asked.size();
   const std::string said = f.status().reason;
   f.run(10 * kSecond);
-  CHECK(f.status().reason == said);  // each new text would be news to those who report it
+  CHECK(f.status().reason == said);     // each new text would be news to those who report it
   CHECK(f.asked.size() == tries + 10);  // it never gives up, at one a second
 }
 
