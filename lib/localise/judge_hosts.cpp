@@ -43,7 +43,7 @@ std::string why_not(const Host& host, const std::string& rnic) {
 
 void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
   const auto tell = [&](model::Finding finding, Nanos since) {
-    finding.since_ns = remember(finding.kind, finding.subject, since, now);
+    finding.since_ns = since;  // what holds for as long as it stands, and no longer
     out.push_back({std::move(finding)});
   };
   for (const std::string& name : fabric_.topology().hosts()) static_cast<void>(hosts_.touch(name, now));
@@ -62,9 +62,7 @@ void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
         finding.evidence.push_back({"silence", double(now - last) / 1e9, "seconds", double(now - last) / 1e9});
         if (!probed) finding.not_checked.push_back("Whether it answers probes: no other host probes it now.");
         finding.not_checked.push_back("Whether the host itself is up: weftd alone may have stopped.");
-        // Each silence begins by itself, however soon after another.
-        finding.since_ns = last;
-        out.push_back({std::move(finding)});
+        tell(std::move(finding), last);
         break;
       }
       case HostState::Unreachable: {
@@ -73,8 +71,7 @@ void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
                                           seconds(now - *host.last_contact) + "; check the management network",
                                       0.9);
         finding.evidence.push_back({"silence", double(now - *host.last_contact) / 1e9, "seconds", 0});
-        finding.since_ns = *host.last_contact;
-        out.push_back({std::move(finding)});
+        tell(std::move(finding), *host.last_contact);
         break;
       }
       case HostState::NeverSeen:

@@ -236,6 +236,15 @@ TEST_CASE("host-hog: a host that is heard only now and then is host_overloaded, 
   }
 }
 
+Nanos since_of(Simulator& sim, FindingKind kind) {
+  std::vector<Nanos> since;
+  for (const auto& verdict : sim.localiser().judge(sim.now())) {
+    if (verdict.finding.kind == kind) since.push_back(verdict.finding.since_ns);
+  }
+  REQUIRE(since.size() == 1);
+  return since[0];
+}
+
 TEST_CASE("host-stall: a second silence soon after the first begins by itself", "[localise]") {
   Simulator sim(SimConfig{});
   sim.run(40);
@@ -246,12 +255,20 @@ TEST_CASE("host-stall: a second silence soon after the first begins by itself", 
   const Nanos stopped = sim.now();
   sim.host("h3").frozen = true;
   sim.run(8);
-  std::vector<Nanos> since;
-  for (const auto& verdict : sim.localiser().judge(sim.now())) {
-    if (verdict.finding.kind == model::FindingKind::HostSilent) since.push_back(verdict.finding.since_ns);
-  }
-  REQUIRE(since.size() == 1);
-  CHECK(since[0] >= stopped - 2 * kSecond);
+  CHECK(since_of(sim, FindingKind::HostSilent) >= stopped - 2 * kSecond);
+}
+
+TEST_CASE("host-hog: a host overloaded again soon after the first time is so since then", "[localise]") {
+  Simulator sim(lab());
+  sim.run(60);
+  sim.host("h3").hog = 0.8;
+  REQUIRE(sim.until(FindingKind::HostOverloaded, "host:h3", 30));
+  sim.host("h3").hog = 0;
+  sim.run(12);
+  const Nanos again = sim.now();
+  sim.host("h3").hog = 0.8;
+  sim.run(12);
+  CHECK(since_of(sim, FindingKind::HostOverloaded) >= again - 2 * kSecond);
 }
 
 TEST_CASE("host-hog: a host that was overloaded and then dies is host_silent all the same", "[localise]") {
