@@ -197,7 +197,10 @@ Result<void> prepare_schema(sqlite3* db, const std::string& path) {
                             "PRAGMA user_version=" + std::to_string(kSchemaVersion) + ";COMMIT;";
     return execute(db, sql.c_str());
   }
-  if (*version == 0 || *tables < 4) return make_error(Error::Kind::Malformed, "store " + path + ": not a weft store");
+  if (*version == 0) {
+    return make_error(Error::Kind::Invalid, "store " + path + " is a database of something else: name another --store");
+  }
+  if (*tables < 4) return make_error(Error::Kind::Malformed, "store " + path + ": not a weft store");
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "aggregator/store/database.h"
 
+#include <sqlite3.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -72,11 +73,18 @@ TEST_CASE("database: what may not be opened is refused with its reason, and stay
     REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
     refused("is no file");
   }
+  SECTION("a database of something else") {
+    sqlite3* other = nullptr;
+    REQUIRE(sqlite3_open(path.c_str(), &other) == SQLITE_OK);
+    REQUIRE(sqlite3_exec(other, "CREATE TABLE photos(name TEXT)", nullptr, nullptr, nullptr) == SQLITE_OK);
+    sqlite3_close(other);
+    refused("of something else");
+  }
   SECTION("a journal that cannot be made") {
     { open(path); }
     std::filesystem::create_directory(path + "-wal");
     std::ofstream(path + "-wal/x") << "x";
-    refused("");
+    refused("unable to open database file");
   }
 }
 
