@@ -8,6 +8,12 @@ namespace weft::cli {
 namespace {
 
 constexpr std::size_t kPortsShown = 12;
+constexpr std::size_t kCarriedEverywhere = 512;  // bytes
+constexpr std::uint64_t kEnoughLost = 3;
+
+bool none_of_the_large(const HostReport& r) {
+  return r.payload_bytes > kCarriedEverywhere && r.summary.sent >= kEnoughLost && r.summary.lost == r.summary.sent;
+}
 
 std::string of(std::uint64_t part, std::uint64_t whole) {
   return std::to_string(part) + " of " + std::to_string(whole) + " (" + format_share(part, whole) + ")";
@@ -98,17 +104,6 @@ std::string outcome_line(const std::string& host, const probes::ProbeOutcome& o,
   if (ce(o.back_tos)) line += paint(Style::Warn, "  CE back");
   return line;
 }
-
-namespace {
-
-constexpr std::size_t kCarriedEverywhere = 512;  // bytes
-constexpr std::uint64_t kEnoughLost = 3;
-
-bool none_of_the_large(const HostReport& r) {
-  return r.payload_bytes > kCarriedEverywhere && r.summary.sent >= kEnoughLost && r.summary.lost == r.summary.sent;
-}
-
-}  // namespace
 
 std::string ping_report(const HostReport& r, const Paint& paint) {
   const PingSummary& s = r.summary;

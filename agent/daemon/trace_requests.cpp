@@ -101,12 +101,12 @@ std::vector<probes::TraceRequest> TraceRequests::make(
                                        [&](const probes::PeerStatus& p) { return p.to == target.to; });
         if (!report.spec.rdma && (peer == report.peers.end() || peer->return_ports.empty())) continue;
         const std::vector<std::uint16_t>& own_ports = report.endpoint.prober_ports;
-        for (std::size_t i = 0; i < own_ports.size(); ++i) {
-          // As the prober pairs them.
+        for (const std::uint16_t port : own_ports) {
           const std::uint16_t destination =
-              report.spec.rdma ? rdma::kRoceUdpPort : peer->return_ports[i % peer->return_ports.size()];
-          once(wanted.count(own_ports[i]) != 0 || wanted.count(0) != 0 ? used : spare, target.to, target.to_address,
-               own_ports[i], destination);
+              report.spec.rdma ? rdma::kRoceUdpPort
+                               : peer->return_ports[model::udp_partner(own_ports, port, peer->return_ports.size())];
+          once(wanted.count(port) != 0 || wanted.count(0) != 0 ? used : spare, target.to, target.to_address, port,
+               destination);
         }
       }
     }

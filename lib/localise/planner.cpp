@@ -101,11 +101,8 @@ std::vector<EndpointId> Planner::targets_of(const std::vector<Port>& all, std::s
 
 std::uint16_t Planner::partner(const model::ProbeEndpoint& from, const model::ProbeEndpoint& to,
                                std::uint16_t prober_port) {
-  const auto& own = from.prober_ports;
   const auto& theirs = to.responder_ports;
-  const auto at = std::find(own.begin(), own.end(), prober_port);
-  if (at == own.end() || theirs.empty()) return 0;
-  return theirs[static_cast<std::size_t>(at - own.begin()) % theirs.size()];
+  return theirs.empty() ? std::uint16_t{0} : theirs[model::udp_partner(from.prober_ports, prober_port, theirs.size())];
 }
 
 Planner::PortsByWay Planner::ways(EndpointId from, EndpointId to, const std::vector<UdpPorts>& offered,

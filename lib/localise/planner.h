@@ -45,8 +45,7 @@ class Planner {
   std::vector<Port> ports(Nanos now) const;
   std::vector<EndpointId> targets_of(const std::vector<Port>& all, std::size_t index,
                                      const std::map<std::string, std::vector<std::size_t>>& groups) const;
-  // Over UDP a probe goes to the port that answers it, so that both ports choose both ways: there each prober port goes
-  // with one answering port, as Prober pairs them, or all pairs would have to be traced. Over RoCE: any with any.
+  // Over UDP, where ports go in pairs (model::udp_partner); over RoCE any goes with any.
   static bool paired(const model::ProbeEndpoint& from) { return from.transport == "udp"; }
   static std::uint16_t partner(const model::ProbeEndpoint& from, const model::ProbeEndpoint& to,
                                std::uint16_t prober_port);

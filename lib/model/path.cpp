@@ -1,5 +1,7 @@
 #include "lib/model/path.h"
 
+#include <algorithm>
+
 namespace weft::model {
 
 std::string_view to_string(TimestampRung rung) {
@@ -14,6 +16,10 @@ std::string_view to_string(TimestampRung rung) {
       return "software";
   }
   return "software";
+}
+
+std::size_t udp_partner(const std::vector<std::uint16_t>& own, std::uint16_t port, std::size_t theirs) {
+  return static_cast<std::size_t>(std::find(own.begin(), own.end(), port) - own.begin()) % theirs;
 }
 
 }  // namespace weft::model

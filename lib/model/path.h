@@ -25,6 +25,11 @@ struct PathKey {
   auto operator<=>(const PathKey&) const = default;
 };
 
+// Over UDP a probe goes to the port that answers it, so both ports choose both ways, and each prober port keeps to one
+// answering port: the index of it among the peer's `theirs` ports, which are more than none. A port that is not among
+// `own` goes with some port of the peer's, always the same.
+std::size_t udp_partner(const std::vector<std::uint16_t>& own, std::uint16_t port, std::size_t theirs);
+
 // One direction's arrivals. Only packets whose IP header was seen and valid are judged for ECN.
 struct DirectionCounts {
   std::uint32_t lost = 0;            // known lost in this direction (responder's receive count)
@@ -89,7 +94,7 @@ struct PathTrace {
 // How well weftd itself was scheduled in a window.
 struct HostHealth {
   Nanos window_ns = kSecond;
-  Nanos max_gap_ns = 0;                              // longest time a 10 ms heartbeat was late
+  Nanos max_gap_ns = 0;                              // longest time a heartbeat (each 10 or 20 ms) was late
   Nanos total_gap_ns = 0;                            // sum of lateness over 20 ms
   std::optional<double> cpu_pressure_some;           // PSI avg10, ratio 0..1
   std::optional<std::uint32_t> responder_low_water;  // fewest free receive buffers seen

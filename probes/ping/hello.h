@@ -78,10 +78,10 @@ class HelloClient {
     int refused = 0;         // errno of the ICMP since the last answer
     Nanos next_ns = 0;       // absent address: never
     Nanos asked_ns = 0;
-    std::uint64_t nonce = 0;  // of the question in the air; 0: none
-    unsigned tries = 0;       // without an answer
-    bool silence_told = false;
-    Nanos first_ns = 0;  // of those tries
+    std::uint64_t nonce = 0;    // of the question in the air; 0: none
+    unsigned tries = 0;         // without an answer
+    Nanos first_ns = 0;         // of those tries
+    bool silence_told = false;  // reason says that it does not answer
     std::optional<ResponderInfo> info;
   };
   void ask(std::uint64_t session, Peer& peer, Nanos now);

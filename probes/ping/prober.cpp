@@ -176,15 +176,15 @@ Prober::Ports Prober::choose_ports(const Session& session, PathState& path) cons
     ports.error = "no prober port is open";
     return ports;
   }
-  // Turns walk the diagonals of (own ports x theirs): each turn changes both, and all pairs come. Over UDP both ports
-  // choose the way there and the way back, and nobody could trace all pairs: there each port keeps to one of theirs.
+  // Turns walk the diagonals of (own ports x theirs): each turn changes both, and all pairs come; over UDP pairs stay.
   const std::size_t turn = path.turn++;
   const bool udp = transport_.name() == "udp";
   const bool both = ports.forward == 0 && ports.back == 0;
   if (ports.forward == 0) ports.forward = own_ports_[turn % own];
   if (ports.back == 0) {
-    const auto at = std::find(own_ports_.begin(), own_ports_.end(), ports.forward) - own_ports_.begin();
-    const std::size_t place = udp ? static_cast<std::size_t>(at) : both ? turn % own + turn / own : turn;
+    const std::size_t place = udp    ? model::udp_partner(own_ports_, ports.forward, theirs)
+                              : both ? turn % own + turn / own
+                                     : turn;
     ports.back = info.lanes[place % theirs].port;
   }
 

@@ -7,9 +7,9 @@ namespace {
 
 constexpr std::uint8_t kEct0 = 0x02;
 constexpr std::size_t kMaxSeconds = 4096;
-constexpr std::size_t kMaxPorts = 64;  // pairs remembered of a peer
-constexpr Nanos kPortsLife = 30 * kSecond;
-constexpr std::uint64_t kNoCookie = 0;  // completions with it are not waited for
+constexpr std::size_t kMaxPorts = 64;        // pairs remembered of a peer
+constexpr Nanos kPortsLife = 120 * kSecond;  // a path is probed every ten seconds at the least
+constexpr std::uint64_t kNoCookie = 0;       // completions with it are not waited for
 
 bool stamps_by_nic(model::TimestampRung rung) {
   return rung == model::TimestampRung::NicWallClock || rung == model::TimestampRung::NicTicks;
@@ -101,6 +101,9 @@ bool Responder::make_room(Nanos now) {
 
 void Responder::expire(Nanos now) {
   std::erase_if(peers_, [&](const auto& entry) { return entry.second.expires_ns <= now; });
+  for (auto& [session, peer] : peers_) {
+    std::erase_if(peer.ports, [&](const auto& entry) { return now - entry.second > kPortsLife; });
+  }
 }
 
 void Responder::on_arrival(const Arrival& arrival) {
@@ -126,12 +129,9 @@ void Responder::note_ports(Peer& peer, const ProbePacket& probe, Nanos now) {
   const auto known = peer.ports.find(ports);
   if (known != peer.ports.end()) {
     known->second = now;
-    return;
+  } else if (peer.ports.size() < kMaxPorts) {
+    peer.ports.emplace(ports, now);
   }
-  if (peer.ports.size() >= kMaxPorts) {
-    std::erase_if(peer.ports, [&](const auto& entry) { return now - entry.second > kPortsLife; });
-  }
-  if (peer.ports.size() < kMaxPorts) peer.ports.emplace(ports, now);
 }
 
 void Responder::answer(const Arrival& arrival, const ProbePacket& probe, Peer& peer) {

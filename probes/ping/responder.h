@@ -37,7 +37,7 @@ class Responder {
   HelloPacket register_peer(const HelloPacket& hello, Nanos now);
   void on_arrival(const Arrival& arrival);
   void on_send_done(const SendDone& done);
-  // Forgets peers whose lease ran out.
+  // Forgets peers whose lease ran out, and pairs of ports that are no longer used.
   void expire(Nanos now);
 
   std::vector<RegisteredPeer> registered() const;
@@ -79,6 +79,7 @@ class Responder {
   };
 
   void answer(const Arrival& arrival, const ProbePacket& probe, Peer& peer);
+  // At most 64 pairs a peer: which are traced for it, none of them answered the less.
   static void note_ports(Peer& peer, const ProbePacket& probe, Nanos now);
   bool send(const ProbePacket& ack, std::size_t bytes, const Destination& to, std::uint64_t cookie);
   bool make_room(Nanos now);

@@ -328,8 +328,7 @@ void TraceSchedule::on_answer(const IcmpParse& parsed, Nanos now) {
   Hop& hop = trace.hops[pending.ttl - 1U];
   if (!pending.timed_out) {
     hop.in_flight = false;
-    // As with silence: of a hop not known yet only answers could count, and no path would seem to lose on the way
-    // there.
+    // As with silence: of a hop not known yet only answers could count, and no way there would seem to lose.
     if (!hop.address.empty()) keep_answer(hop, pending, answer, now);
   }
   hop.unanswered = 0;

@@ -36,6 +36,16 @@ std::vector<std::uint16_t> ports(const std::vector<probes::TraceRequest>& reques
   return out;
 }
 
+model::PlanTrace suspected(std::uint16_t port) {
+  model::PlanTrace out;
+  out.from_device = "rxe0";
+  out.to = "h3/rxe0";
+  out.to_address = "10.0.3.2";
+  out.source_port = port;
+  out.probes_per_hop_per_s = 5;
+  return out;
+}
+
 }  // namespace
 
 constexpr Nanos kNow = 100 * kSecond;
@@ -81,11 +91,7 @@ TEST_CASE("trace requests: over UDP each port goes with the peer's port it is us
   CHECK(pairs() ==
         std::set<std::pair<std::uint16_t, std::uint16_t>>{{1001, 3001}, {1002, 3002}, {2001, 4001}, {2001, 4002}});
 
-  model::PlanTrace suspect;
-  suspect.from_device = "rxe0";
-  suspect.to = "h3/rxe0";
-  suspect.to_address = "10.0.3.2";
-  suspect.source_port = 1002;
+  model::PlanTrace suspect = suspected(1002);
   suspect.destination_port = 3002;
   const auto requests = maker.make({udp}, probing(0), {suspect}, kNow);
   CHECK(requests[0].source_port == 1002);
@@ -108,12 +114,7 @@ TEST_CASE("trace requests: a hop count once learned is kept when the path loses 
 
 TEST_CASE("trace requests: a suspected path is asked at its own rate, once", "[agent]") {
   TraceRequests maker("h1", 0, 100);
-  model::PlanTrace suspect;
-  suspect.from_device = "rxe0";
-  suspect.to = "h3/rxe0";
-  suspect.to_address = "10.0.3.2";
-  suspect.source_port = 1002;
-  suspect.probes_per_hop_per_s = 5;
+  const model::PlanTrace suspect = suspected(1002);
   const auto requests = maker.make({report()}, probing(0), {suspect, suspect}, kNow);
   CHECK(ports(requests) == std::vector<std::uint16_t>{1002, 1001});
   CHECK(requests[0].probes_per_hop_per_s == 5);

@@ -85,13 +85,13 @@ Node start(const std::string& address, EngineOptions options, UdpTransportOption
   return node;
 }
 
-// Any free port, found by the kernel.
 std::vector<std::string> names_of(const std::vector<RegisteredPeer>& peers) {
   std::vector<std::string> out;
   for (const RegisteredPeer& peer : peers) out.push_back(peer.name + " " + peer.address);
   return out;
 }
 
+// Any free port, found by the kernel.
 std::uint16_t free_port(const std::string& address) {
   const auto socket = HelloSocket::open(*model::Gid::parse(address), 0);
   REQUIRE(socket);

@@ -99,6 +99,38 @@ TEST_CASE("responder: a lease runs out, and a renewal keeps it", "[ping]") {
   CHECK_FALSE(f.enlist(1).known);
 }
 
+TEST_CASE("responder: over UDP the pairs of ports that are answered on are told, of late ones only and within a bound",
+          "[ping]") {
+  Fixture f;
+  f.options.transport = WireTransport::Udp;
+  f.start();
+  const auto enlist = [&] { f.responder->register_peer(f.hello(1, WireTransport::Udp), f.clock.monotonic_ns()); };
+  const auto told = [&] { return f.responder->registered().at(0).ports; };
+  enlist();
+  CHECK(told().empty());
+  f.deliver(f.probe(1));
+  f.deliver(f.probe(1));
+  CHECK(told() == std::vector<RegisteredPeer::Ports>{{51002, 17}});
+  ProbePacket other = f.probe(1);
+  other.prober_number = 50'000;
+  for (int seconds = 0; seconds < 150; seconds += 10) {
+    f.clock.advance(10 * kSecond);
+    enlist();
+    other.sequence = ++f.sequence;
+    f.deliver(other);
+    f.responder->expire(f.clock.monotonic_ns());
+  }
+  CHECK(told() == std::vector<RegisteredPeer::Ports>{{51002, 50'000}});
+  for (std::uint32_t port = 1; port <= 100; ++port) {
+    f.clock.advance(100 * kMillisecond);
+    other.prober_number = port;
+    other.sequence = ++f.sequence;
+    f.deliver(other);
+  }
+  CHECK(told().size() == 64);
+  CHECK(f.responder->answered() == 2 + 15 + 100);
+}
+
 TEST_CASE("responder: a probe from another address than the hello named is not answered (perftest 64: over a VF)",
           "[ping]") {
   Fixture f;
