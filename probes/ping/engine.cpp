@@ -1,26 +1,23 @@
 #include "probes/ping/engine.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
 #include <thread>
 
-#include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/thread_name.h"
 #include "probes/ping/hello.h"
 #include "probes/ping/hello_socket.h"
 #include "probes/ping/prober.h"
 #include "probes/ping/responder.h"
+#include "probes/ping/wait_set.h"
 #include "probes/ping/window.h"
 
 namespace weft::probes {
@@ -82,11 +79,8 @@ class EngineImpl final : public Engine, private TransportEvents {
   ~EngineImpl() override { close(); }
 
   Result<void> start() {
-    wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-    if (!wake_ || !epoll_) return errno_error(errno, "opening the probe engine's descriptors");
-    watch(wake_.get());
-    watch(socket_.fd());
+    if (const auto opened = waits_.open(); !opened) return opened;
+    waits_.watch(socket_.fd());
     watch_transport();
     thread_ = std::thread([this] { run(); });
     return {};
@@ -154,7 +148,7 @@ class EngineImpl final : public Engine, private TransportEvents {
 
   void close() override {
     stop_ = true;
-    wake();
+    waits_.wake();
     // From a callback the thread cannot wait for itself; it ends after the callback returns.
     if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
   }
@@ -198,7 +192,7 @@ class EngineImpl final : public Engine, private TransportEvents {
     } else {
       asked_ = true;
     }
-    wake();
+    waits_.wake();
   }
 
   void say() const {
@@ -317,21 +311,8 @@ class EngineImpl final : public Engine, private TransportEvents {
     if (options_.answer) endpoint_.responder_ports = transport_->source_ports(Role::Responder);
   }
 
-  void watch(int fd) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    // Already there is fine: descriptors of lanes stay when others are added.
-    (void)epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
-  }
-
   void watch_transport() {
-    for (const int fd : transport_->wait_fds()) watch(fd);
-  }
-
-  void wake() const {
-    const std::uint64_t one = 1;
-    (void)!::write(wake_.get(), &one, sizeof one);
+    for (const int fd : transport_->wait_fds()) waits_.watch(fd);
   }
 
   void on_arrival(const Arrival& arrival) override {
@@ -423,25 +404,8 @@ class EngineImpl final : public Engine, private TransportEvents {
   }
 
   void wait() {
-    const Nanos left = std::max<Nanos>(planned_ns_ - clock_.monotonic_ns(), 0);
-    std::array<epoll_event, 16> events;
-    int count = -1;
-    if (fine_waits_) {
-      const timespec timeout{left / kSecond, left % kSecond};
-      count = epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &timeout, nullptr);
-      // Before Linux 5.11, and where a sandbox does not know the call.
-      if (count < 0 && (errno == ENOSYS || errno == EPERM)) fine_waits_ = false;
-    }
-    if (!fine_waits_) {
-      const auto rounded_up = static_cast<int>((left + kMillisecond - 1) / kMillisecond);
-      count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), rounded_up);
-    }
-    for (int i = 0; i < count; ++i) {
-      const int fd = events[static_cast<std::size_t>(i)].data.fd;
-      if (fd == wake_.get()) {
-        std::uint64_t ignored = 0;
-        (void)!::read(fd, &ignored, sizeof ignored);
-      } else if (fd == socket_.fd()) {
+    for (const int fd : waits_.wait(planned_ns_ - clock_.monotonic_ns())) {
+      if (fd == socket_.fd()) {
         hello_ready_ = true;
       } else {
         transport_ready_ = true;
@@ -522,10 +486,7 @@ class EngineImpl final : public Engine, private TransportEvents {
   bool hello_ready_ = false;
   bool transport_ready_ = true;
   std::vector<int> ready_fds_;  // of the transport
-  bool fine_waits_ = true;
-
-  Fd wake_;
-  Fd epoll_;
+  WaitSet waits_;
   std::thread thread_;
 };
 
@@ -551,20 +512,6 @@ Result<void> check(const EngineOptions& options, const Transport& transport) {
 }
 
 }  // namespace
-
-std::string_view to_string(PeerState state) {
-  switch (state) {
-    case PeerState::Hello:
-      return "hello";
-    case PeerState::Ready:
-      return "ready";
-    case PeerState::Refused:
-      return "refused";
-    case PeerState::Unreachable:
-      return "unreachable";
-  }
-  return "unknown";
-}
 
 Result<std::unique_ptr<Engine>> Engine::start(EngineOptions options, std::unique_ptr<Transport> transport,
                                               const Clock& clock) {

@@ -42,30 +42,6 @@ double byte_rate(const ProberOptions& options) {
 
 }  // namespace
 
-std::string_view to_string(ProbeResult result) {
-  switch (result) {
-    case ProbeResult::Ok:
-      return "ok";
-    case ProbeResult::AckWithoutTimes:
-      return "acknowledged without times";
-    case ProbeResult::Timeout:
-      return "timeout";
-    case ProbeResult::LocalError:
-      return "local error";
-    case ProbeResult::Late:
-      return "late";
-    case ProbeResult::Duplicate:
-      return "duplicate";
-    case ProbeResult::BadTimestamp:
-      return "bad timestamp";
-    case ProbeResult::Overslept:
-      return "overslept";
-    case ProbeResult::Stale:
-      return "stale";
-  }
-  return "unknown";
-}
-
 Prober::Prober(ProberOptions options, const FabricKey& key, Transport& transport, const Clock& clock,
                WindowFolder& folder, RejectCounters& rejects, Suspect suspect, std::uint64_t seed)
     : options_(std::move(options)),
@@ -165,50 +141,6 @@ void Prober::set_responder(std::uint64_t id, const ResponderInfo& info, bool fre
   pace(*session, now);
 }
 
-Prober::Ports Prober::choose_ports(const Session& session, PathState& path) const {
-  Ports ports;
-  const ResponderInfo& info = *session.info;
-  const std::size_t own = own_ports_.size();
-  const std::size_t theirs = info.lanes.size();
-  ports.forward = path.plan.forward_port;
-  ports.back = path.plan.return_port;
-  if (own == 0) {
-    ports.error = "no prober port is open";
-    return ports;
-  }
-  // Turns walk the diagonals of (own ports x theirs): each turn changes both, and all pairs come; over UDP pairs stay.
-  const std::size_t turn = path.turn++;
-  const bool udp = transport_.name() == "udp";
-  const bool both = ports.forward == 0 && ports.back == 0;
-  if (ports.forward == 0) ports.forward = own_ports_[turn % own];
-  if (ports.back == 0) {
-    const std::size_t place = udp    ? model::udp_partner(own_ports_, ports.forward, theirs)
-                              : both ? turn % own + turn / own
-                                     : turn;
-    ports.back = info.lanes[place % theirs].port;
-  }
-
-  const auto lane = std::find_if(own_lanes_.begin(), own_lanes_.end(),
-                                 [&](const LaneInfo& one) { return one.source_port == ports.forward; });
-  if (lane != own_lanes_.end()) {
-    ports.prober_number = lane->number;
-  } else {
-    // A UDP lane is its port, and is opened by sending from it; on RDMA one queue pair serves ports by flow label.
-    ports.prober_number = udp || own_lanes_.empty() ? ports.forward : own_lanes_.front().number;
-  }
-  const auto answer =
-      std::find_if(info.lanes.begin(), info.lanes.end(), [&](const HelloLane& one) { return one.port == ports.back; });
-  if (answer != info.lanes.end()) {
-    ports.responder_number = answer->number;
-  } else if (info.any_port) {
-    ports.responder_number = info.lanes.front().number;
-  } else {
-    ports.error = session.to + " has no acknowledgement port " + std::to_string(ports.back) + "; it offers";
-    for (const HelloLane& one : info.lanes) ports.error += " " + std::to_string(one.port);
-  }
-  return ports;
-}
-
 std::size_t Prober::probe_bytes(const ResponderInfo& info) const {
   return std::max(info.two_acks ? 2 * kProbeBytes : kProbeBytes, std::min(options_.payload_bytes, kMaxProbeBytes));
 }
@@ -248,7 +180,8 @@ void Prober::send_due(Nanos now) {
 
 void Prober::send_one(Session& session, PathState& path, Nanos now, bool late) {
   forget_old(session, now);
-  const Ports ports = choose_ports(session, path);
+  const bool udp = transport_.name() == "udp";
+  const ChosenPorts ports = choose_ports(path.plan, path.turn++, own_ports_, own_lanes_, *session.info, udp);
   const std::size_t bytes = probe_bytes(*session.info);
   const std::uint64_t sequence = session.next_sequence();
   Record fresh;

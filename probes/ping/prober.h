@@ -21,6 +21,7 @@
 #include "probes/ping/engine.h"
 #include "probes/ping/hello.h"
 #include "probes/ping/pacer.h"
+#include "probes/ping/port_choice.h"
 #include "probes/ping/transport.h"
 #include "probes/ping/window.h"
 
@@ -118,11 +119,6 @@ class Prober {
     std::uint64_t session = 0, sequence = 0;
     Nanos deadline_ns = 0;
   };
-  struct Ports {
-    std::uint16_t forward = 0, back = 0;
-    std::uint32_t prober_number = 0, responder_number = 0;
-    std::string error;
-  };
   struct Times {
     bool valid = false;
     Nanos rtt_ns = 0;
@@ -131,7 +127,6 @@ class Prober {
 
   Session* find(std::uint64_t id);
   model::PathKey key_of(const Session& session, const Record& record) const;
-  Ports choose_ports(const Session& session, PathState& path) const;
   std::size_t probe_bytes(const ResponderInfo& info) const;
   void send_one(Session& session, PathState& path, Nanos now, bool late);
   bool within_budget(std::size_t bytes, Nanos now);
