@@ -23,9 +23,9 @@ class Format(unittest.TestCase):
         self.assertEqual(done.returncode, 0, "run clang-format -i:\n" + done.stderr[-4000:])
 
     def test_shell_scripts_pass_shellcheck(self):
+        shells = (b"#!/bin/bash", b"#!/bin/sh", b"#!/bin/busybox sh")
         scripts = [path for path in listed()
-                   if path.endswith(".sh") or (ROOT / path).open("rb").readline().startswith((b"#!/bin/bash", b"#!/bin/sh",
-                                                                                          b"#!/bin/busybox sh"))]
+                   if path.endswith(".sh") or (ROOT / path).read_bytes().startswith(shells)]
         self.assertIn("tools/setup", scripts)
         self.assertIsNotNone(shutil.which("shellcheck"), "run tools/setup")
         done = subprocess.run(["shellcheck", *scripts], cwd=ROOT, text=True, capture_output=True, check=False)

@@ -1,7 +1,8 @@
 #include "lib/model/path.h"
 
-#include <catch2/catch.hpp>
 #include <set>
+
+#include "tests/unit/catch.h"
 
 namespace weft::model {
 namespace {
