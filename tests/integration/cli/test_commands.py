@@ -383,7 +383,8 @@ class MeshFaultyWire(NetworkTest):
         done = weft("mesh", "--direct", "--transport", "udp", "--for", "3s", "--ports", 4, "10.99.0.2",
                     netns=self.name("a"))
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertRegex(done.stdout, r"loss +3\d %")
+        # A third, less what a machine short of CPU cannot judge: probes lost while it was late itself do not count.
+        self.assertRegex(done.stdout, r"loss +([1-9]|[12]\d|3\d) %")
 
     def test_ctrl_c_prints_what_was_measured_so_far(self):
         self.add_node("a")
