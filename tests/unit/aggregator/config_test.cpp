@@ -122,3 +122,13 @@ TEST_CASE("config: the example that is shipped holds the defaults, each of them"
   CHECK(now.ports_wanted_max == then.ports_wanted_max);
   CHECK(now.paths_not_pinned == then.paths_not_pinned);
 }
+
+TEST_CASE("config: the topology that is shipped as an example is taken", "[aggregator]") {
+  Overrides flags;
+  flags.topology_file = std::string(WEFT_FIXTURES) + "/../../packaging/config/topology.toml";
+  const auto config = load_config(weft::SystemFiles(), "", flags);
+  REQUIRE(config);
+  CHECK(config->topology.switches().size() == 4);
+  CHECK(config->topology.links().size() == 6);
+  CHECK(config->topology.node_of("10.0.1.2") == "h1/mlx5_0");
+}

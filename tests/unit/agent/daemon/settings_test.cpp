@@ -100,6 +100,24 @@ TEST_CASE("settings: an empty file runs alone with safe defaults", "[agent]") {
   CHECK(settings->key.is_default());
 }
 
+TEST_CASE("settings: the example that is shipped holds the defaults, each of them", "[agent]") {
+  const auto shipped =
+      load_settings(SystemFiles(), std::string(WEFT_FIXTURES) + "/../../packaging/config/weftd.toml", "h1");
+  REQUIRE(shipped);
+  const auto defaults = parsed("");
+  REQUIRE(defaults);
+  CHECK(shipped->agent_name == defaults->agent_name);
+  CHECK(shipped->state_dir == defaults->state_dir);
+  CHECK(shipped->fabric_name == defaults->fabric_name);
+  CHECK(shipped->key_file == defaults->key_file);
+  CHECK(shipped->aggregator_address == defaults->aggregator_address);
+  CHECK(shipped->metrics == defaults->metrics);
+  CHECK(shipped->probe == defaults->probe);
+  CHECK(shipped->trace_enabled == defaults->trace_enabled);
+  CHECK(shipped->trace_probes_per_s == defaults->trace_probes_per_s);
+  CHECK(shipped->log_level == defaults->log_level);
+}
+
 TEST_CASE("settings: remote metrics are served when the file says it means it", "[agent]") {
   const auto settings = parsed("[metrics]\nlisten = \"[::]:80\"\nallow_remote = true\n");
   REQUIRE(settings);
