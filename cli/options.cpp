@@ -116,7 +116,7 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
                           "  weft status\n  weft status --json | jq '.limitations'\n");
   add_direct(sub, status.direct);
   sub->add_option("--agent", status.agent, "URL of the local weftd's metrics page")->type_name("URL");
-  duration(sub, "--deadline", status.deadline_ns, "give up on the local weftd after this; default 3s");
+  duration(sub, "--deadline", status.deadline_ns, "give up on devices and the local weftd after this; default 3s");
 
   sub = command("ping", "round trip, loss and ECN marks to hosts that run weftd or `weft responder`",
                 "  weft ping h3                        until Ctrl-C, then the summary\n"

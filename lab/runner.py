@@ -221,7 +221,7 @@ class Runner:
             result.steps.append(
                 {"step": step.label, "at_s": round(entry.begun, 2), "seconds": round(took, 2), "rc": answer.rc}
             )
-            detail = (answer.err.strip() or answer.out.strip())[-300:]
+            detail = _said(answer)
             if answer.timed_out:
                 result.failures.append(f"{step.label}: not back within {step.timeout:g} s {detail}".strip())
             elif step.exit is not None and answer.rc != step.exit:
@@ -290,11 +290,16 @@ class Runner:
             return {}
 
 
+def _said(answer: Result) -> str:
+    """The ends of both outputs: why, and on what."""
+    return "\n".join(text.strip()[-300:] for text in (answer.err, answer.out) if text.strip())
+
+
 def _check_result(check: Check, answer: Result) -> tuple[bool, str]:
     if answer.timed_out:
         return False, f"not back within {check.timeout:g} s"
     if check.exit is not None and answer.rc != check.exit:
-        return False, f"exit {answer.rc} instead of {check.exit}: {(answer.err.strip() or answer.out.strip())[-300:]}"
+        return False, f"exit {answer.rc} instead of {check.exit}: {_said(answer)}"
     if check.output and not re.search(check.output, answer.out, re.MULTILINE):
         return False, f"the output does not match {check.output!r}: {answer.out.strip()[-300:]}"
     return True, "passed"

@@ -147,6 +147,10 @@ class Failures(RunnerCase):
         self.world.answers["break"] = Result(2, err="no such device")
         self.assert_failed(LOSS, "exit 2 instead of 0: no such device")
 
+    def test_step_that_fails_says_why_and_on_what(self):
+        self.world.answers["break"] = Result(1, err="AssertionError", out="eth0 is DOWN")
+        self.assert_failed(LOSS, "exit 1 instead of 0: AssertionError\neth0 is DOWN")
+
     def test_step_slower_than_it_may_be(self):
         self.world.answers["break"] = Result(0, seconds=2.5)
         self.assert_failed(LOSS.replace('undo = "mend"', 'undo = "mend"\nwithin = 2'), "took 2.5 s, longer than 2 s")
