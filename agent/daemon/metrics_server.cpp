@@ -1,24 +1,31 @@
 #include "agent/daemon/metrics_server.h"
 
-#include <httplib.h>
-
+#include <chrono>
 #include <mutex>
 #include <thread>
 
 #include "lib/base/thread_name.h"
+#include "lib/http/bounded_server.h"
 #include "lib/metrics/exposition.h"
 
 namespace weft::agent {
 namespace {
 
 constexpr Nanos kHangsAfter = 10 * kSecond;
+// One or two scrapers, near by. 500 connections that only wait are gone in 500 / 4 * 25 ms = 3 s, well within the 10 s
+// that Prometheus waits for a scrape.
+constexpr http::ConnectionLimits kLimits{.threads = 4,
+                                         .waiting = 32,
+                                         .request = std::chrono::milliseconds(2'000),
+                                         .answer = std::chrono::milliseconds(5'000),
+                                         .patience = std::chrono::milliseconds(25)};
 
 }  // namespace
 
 struct MetricsServer::Impl {
   explicit Impl(const Clock& c) : clock(c), published_ns(c.monotonic_ns()) {}
   const Clock& clock;
-  httplib::Server server;
+  http::BoundedServer server{kLimits};
   std::thread thread;
   std::uint16_t port = 0;
   metrics::Exposition exposition{"weftd"};
@@ -32,18 +39,8 @@ struct MetricsServer::Impl {
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const ListenAddress& listen, const Clock& clock) {
   auto impl = std::make_unique<Impl>(clock);
-  httplib::Server& server = impl->server;
-  server.new_task_queue = [] { return new httplib::ThreadPool(2); };
-  // httplib polls 100 times a second for the next request of a kept connection; one connection a scrape is cheaper.
-  server.set_keep_alive_max_count(1);
-  server.set_read_timeout(5);
-  server.set_write_timeout(5);
+  http::BoundedServer& server = impl->server;
   server.set_payload_max_length(4096);
-  // httplib's default is SO_REUSEPORT, with which a second weftd would silently share the port.
-  server.set_socket_options([](socket_t fd) {
-    const int on = 1;
-    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  });
   Impl* raw = impl.get();
   server.Get("/metrics", [raw](const httplib::Request&, httplib::Response& response) {
     std::shared_ptr<const std::vector<model::MetricSample>> samples;
@@ -89,6 +86,10 @@ MetricsServer::~MetricsServer() {
 std::uint16_t MetricsServer::port() const { return impl_->port; }
 
 void MetricsServer::publish(std::vector<model::MetricSample> samples, bool healthy, std::string reason) {
+  model::MetricSample cut;
+  cut.name = "weft_http_connections_cut_total";
+  cut.value = static_cast<double>(impl_->server.cut());
+  samples.push_back(std::move(cut));
   auto page = std::make_shared<const std::vector<model::MetricSample>>(std::move(samples));
   std::lock_guard lock(impl_->mutex);
   impl_->samples = std::move(page);

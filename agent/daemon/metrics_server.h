@@ -1,5 +1,5 @@
 // GET /metrics and /healthz on a thread of its own; serves the last published page, so a scrape never waits for a
-// device and never touches live state.
+// device and never touches live state. Clients too slow to send or take are cut off and counted (lib/http).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ class MetricsServer {
   ~MetricsServer();
 
   std::uint16_t port() const;
-  // Thread safe. healthy false: /healthz answers 503 with the reason; so it does when nothing was published for 10 s.
+  // Thread safe. Adds to the samples what this server counts itself. healthy false: /healthz answers 503 with the
+  // reason; so it does when nothing was published for 10 s.
   void publish(std::vector<model::MetricSample> samples, bool healthy, std::string reason);
 
  private:

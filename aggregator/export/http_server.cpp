@@ -2,8 +2,8 @@
 
 #include <arpa/inet.h>
 #include <httplib.h>
-#include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <condition_variable>
@@ -20,7 +20,6 @@ namespace weft::aggregator {
 namespace {
 
 constexpr std::size_t kMaxPath = 2048;
-constexpr std::size_t kSendBuffer = 1024 * 1024;
 
 constexpr const char* title_of(int status) {
   switch (status) {
@@ -73,7 +72,7 @@ struct HttpServer::Impl {
   const std::string version;
   metrics::Exposition exposition{"weft-aggregator"};
   std::array<std::atomic<std::uint64_t>, 6> counts{};
-  BoundedServer server;
+  http::BoundedServer server;
   int port = 0;
   std::thread thread;
   std::mutex mutex;
@@ -81,6 +80,7 @@ struct HttpServer::Impl {
   bool done = false;
 
   void set_up();
+  std::string detail_of(int status) const;
   bool route(const httplib::Request& request, httplib::Response& response);
   void get(const httplib::Request& request, httplib::Response& response);
   void post(const httplib::Request& request, httplib::Response& response);
@@ -95,11 +95,6 @@ struct HttpServer::Impl {
 bool HttpServer::Impl::route(const httplib::Request& request, httplib::Response& response) {
   if (request.path.size() > kMaxPath) {
     problem(response, 414, "the path is longer than " + std::to_string(kMaxPath) + " bytes");
-    return true;
-  }
-  // Many overlapping ranges would multiply a small request into a large answer.
-  if (request.has_header("Range")) {
-    problem(response, 416, "ranges are not served");
     return true;
   }
   if (request.method == "GET" || request.method == "HEAD") {
@@ -216,23 +211,41 @@ void HttpServer::Impl::clear(httplib::Response& response) {
   answer(response, cleared_json(future.get()));
 }
 
+// What httplib refuses by itself, before any handler.
+std::string HttpServer::Impl::detail_of(int status) const {
+  switch (status) {
+    case 400:
+      return "this is no HTTP request that can be read: it begins with METHOD PATH HTTP/1.1, METHOD is GET, HEAD or "
+             "POST, and each header line has at most " +
+             std::to_string(CPPHTTPLIB_HEADER_MAX_LENGTH) + " bytes";
+    case 404:
+      return kPaths;
+    case 413:
+      return "the body is too long: no request needs one, and at most " +
+             std::to_string(std::min<std::size_t>(limits.body_bytes, CPPHTTPLIB_FORM_URL_ENCODED_PAYLOAD_MAX_LENGTH)) +
+             " bytes are always read";
+    case 414:
+      return "the request line is longer than " + std::to_string(CPPHTTPLIB_REQUEST_URI_MAX_LENGTH) +
+             " bytes; a path has at most " + std::to_string(kMaxPath);
+    case 416:
+      return "the Range header is not of the form bytes=FIRST-LAST; leave it out, as answers are always whole";
+    default:
+      return status >= 500 ? "see the log of the aggregator" : "the request cannot be served";
+  }
+}
+
 void HttpServer::Impl::set_up() {
   server.set_payload_max_length(limits.body_bytes);
-  // httplib would set SO_REUSEPORT, and a second aggregator would silently take half of the requests. The send buffer
-  // lets a usual answer leave the thread at once, however slowly it is read.
-  server.set_socket_options([](int socket) {
-    const int yes = 1;
-    const int size = kSendBuffer;
-    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-  });
   server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
     return route(request, response) ? httplib::Server::HandlerResponse::Handled
                                     : httplib::Server::HandlerResponse::Unhandled;
   });
   server.Post(".*", [this](const httplib::Request& request, httplib::Response& response) { post(request, response); });
-  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
-    if (response.body.empty()) problem(response, response.status, response.status == 404 ? kPaths : "");
+  server.set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
+    if (!response.body.empty()) return;
+    // Of a Range that it cannot read httplib keeps what it could, and would cut the problem document by it.
+    const_cast<httplib::Request&>(request).ranges.clear();
+    problem(response, response.status, detail_of(response.status));
   });
   server.set_exception_handler([](const httplib::Request&, httplib::Response& response, std::exception_ptr) {
     problem(response, 500, "see the log of the aggregator");

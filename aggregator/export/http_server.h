@@ -1,6 +1,6 @@
 // The HTTP side: JSON API, /healthz and /metrics, served from the last snapshot, so that no client however slow touches
 // judging. Commands go to judging as messages with a deadline. Bounded: threads, waiting connections, request size,
-// time for request and answer (bounded_server.h). Thread safe.
+// time for request and answer (lib/http). Thread safe.
 #pragma once
 
 #include <chrono>
@@ -9,16 +9,16 @@
 #include <string>
 #include <utility>
 
-#include "aggregator/export/bounded_server.h"
 #include "aggregator/messages.h"
 #include "aggregator/state/snapshot.h"
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
+#include "lib/http/bounded_server.h"
 
 namespace weft::aggregator {
 
 struct HttpLimits {
-  ConnectionLimits connections;
+  http::ConnectionLimits connections;
   std::size_t body_bytes = 64 * 1024;
   std::chrono::milliseconds command_wait{2000};
   // Without a judgement for this long /healthz answers 503.

@@ -27,7 +27,7 @@ constexpr MetricInfo kCatalogue[] = {
      "Share of the last 10 s in which some task waited for a CPU (/proc/pressure/cpu)."},
     {"weft_host_scheduling_gap_seconds", kGauge, "seconds", "", "weftd", 1,
      "Longest time the heartbeat of weftd woke late in the last window."},
-    {"weft_http_connections_cut_total", kCounter, "connections", "", "weft-aggregator", 1,
+    {"weft_http_connections_cut_total", kCounter, "connections", "", "both", 1,
      "HTTP connections ended because the client was too slow to send its request or to take its answer."},
     {"weft_http_requests_total", kCounter, "requests", "code", "weft-aggregator", 16,
      "HTTP requests answered, by status class: 2xx, 4xx, 5xx."},

@@ -2,7 +2,10 @@
 
 #include <httplib.h>
 
-#include "tests/unit/catch.h"
+#include <atomic>
+#include <thread>
+
+#include "tests/unit/raw_client.h"
 
 using namespace weft;
 using namespace weft::agent;
@@ -14,6 +17,36 @@ TEST_CASE("metrics server: a port already taken is an error that names it", "[ag
   const auto second = MetricsServer::start({"127.0.0.1", (*first)->port()}, clock);
   REQUIRE_FALSE(second);
   CHECK_THAT(second.error().message(), ContainsSubstring("127.0.0.1:" + std::to_string((*first)->port())));
+}
+
+TEST_CASE("metrics server: 500 half-open requests keep no scrape from its answer, and the page counts them",
+          "[agent]") {
+  const SystemClock clock;
+  const auto server = MetricsServer::start({"127.0.0.1", 0}, clock);
+  REQUIRE(server);
+  std::vector<Fd> held;
+  for (int i = 0; i < 500; ++i) held.push_back(test::say((*server)->port(), "GET / HTTP/1.1\r\nX: "));
+  std::atomic<bool> enough = false;
+  std::thread drip([&] {
+    while (!enough) {
+      // Every other one sends a byte now and then.
+      for (std::size_t i = 0; i < held.size(); i += 2) ::send(held[i].get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+  });
+  httplib::Client client("127.0.0.1", (*server)->port());
+  client.set_connection_timeout(60);
+  client.set_read_timeout(60);
+  const auto first = client.Get("/metrics");
+  (*server)->publish({}, true, "");
+  const auto second = client.Get("/metrics");
+  enough = true;
+  drip.join();
+  REQUIRE(first);
+  CHECK(first->status == 200);
+  REQUIRE(second);
+  CHECK_THAT(second->body, ContainsSubstring("weft_http_connections_cut_total "));
+  CHECK_THAT(second->body, !ContainsSubstring("weft_http_connections_cut_total 0\n"));
 }
 
 TEST_CASE("metrics server: healthz says what is wrong, then ok, then that the loop hangs", "[agent]") {

@@ -1,4 +1,4 @@
-#include "aggregator/export/bounded_server.h"
+#include "lib/http/bounded_server.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -18,26 +18,31 @@
 #include <utility>
 #include <vector>
 
-namespace weft::aggregator {
+namespace weft::http {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kLook{100};  // how often a waiting connection looks whether its time is over
+// httplib's is 5. A client past it is not refused but tries again after 1, 3, 7 s, and others overtake it meanwhile.
+constexpr int kBacklog = 1024;
+// A usual answer leaves the thread at once, however slowly it is read.
+constexpr int kSendBuffer = 1024 * 1024;
 
 // httplib's own pool queues connections without bound, and each holds a descriptor that gRPC and SQLite need too. Here
 // the accepting thread waits when all is taken.
 class BoundedPool final : public httplib::TaskQueue {
  public:
-  BoundedPool(unsigned threads, unsigned waiting, std::atomic<std::size_t>& count) : bound_(waiting), count_(count) {
+  BoundedPool(unsigned threads, unsigned waiting, std::atomic<std::size_t>& unserved)
+      : bound_(waiting), unserved_(unserved) {
     for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
   }
   void enqueue(std::function<void()> job) override {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return jobs_.size() < bound_ || stopping_; });
     jobs_.push_back(std::move(job));
-    count_ = jobs_.size();
+    count();
     ready_.notify_one();
   }
   void shutdown() override {
@@ -51,26 +56,30 @@ class BoundedPool final : public httplib::TaskQueue {
   }
 
  private:
+  void count() { unserved_ = jobs_.size() > free_ ? jobs_.size() - free_ : 0; }
   void work() {
     while (true) {
       std::function<void()> job;
       {
         std::unique_lock lock(mutex_);
+        ++free_;
         ready_.wait(lock, [&] { return !jobs_.empty() || stopping_; });
+        --free_;
         if (jobs_.empty()) return;
         job = std::move(jobs_.front());
         jobs_.pop_front();
-        count_ = jobs_.size();
+        count();
       }
       room_.notify_one();
       job();
     }
   }
   const std::size_t bound_;
-  std::atomic<std::size_t>& count_;
+  std::atomic<std::size_t>& unserved_;
   std::mutex mutex_;
   std::condition_variable ready_, room_;
   std::deque<std::function<void()>> jobs_;
+  std::size_t free_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
@@ -148,7 +157,7 @@ class TimedStream final : public httplib::Stream {
       if (spent >= allowed) late_ = true;
       if (late_ || ended_()) return false;
       pollfd poll{socket_, what, 0};
-      const int ready = ::poll(&poll, 1, static_cast<int>(kLook.count()));
+      const int ready = ::poll(&poll, 1, static_cast<int>(std::min(kLook, limits_.patience).count()));
       if (ready > 0) return true;
       if (ready < 0 && errno != EINTR) return false;
     }
@@ -168,18 +177,32 @@ class TimedStream final : public httplib::Stream {
 }  // namespace
 
 BoundedServer::BoundedServer(ConnectionLimits limits) : limits_(limits) {
-  new_task_queue = [this] { return new BoundedPool(limits_.threads, limits_.waiting, waiting_); };
+  // The first that httplib calls once the socket listens.
+  new_task_queue = [this] {
+    ::listen(svr_sock_, kBacklog);
+    return new BoundedPool(limits_.threads, limits_.waiting, unserved_);
+  };
+  // httplib would set SO_REUSEPORT, and a second server would silently take half of the requests.
+  set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
+  });
+  set_default_headers({{"Accept-Ranges", "none"}});
 }
 
 bool BoundedServer::process_and_close_socket(socket_t socket) {
   TimedStream stream(
-      socket, limits_, [this] { return waiting_ > 0; }, [this] { return svr_sock_ == INVALID_SOCKET; });
+      socket, limits_, [this] { return unserved_ > 0; }, [this] { return svr_sock_ == INVALID_SOCKET; });
   bool closed = false;
-  const bool served = process_request(stream, true, closed, nullptr);
+  const bool served = process_request(stream, true, closed, [](httplib::Request& request) {
+    request.ranges.clear();
+    request.headers.erase("Range");
+  });
   if (stream.late()) ++cut_;
   ::shutdown(socket, SHUT_RDWR);
   ::close(socket);
   return served;
 }
 
-}  // namespace weft::aggregator
+}  // namespace weft::http

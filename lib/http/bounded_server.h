@@ -2,6 +2,11 @@
 // client that sends or takes a byte now and then holds a thread for ever, and a few of them hold all. Here a request
 // and an answer have a time of their own each, and while others wait for a thread, a slow one has only a moment. One
 // request a connection. What is cut off is counted.
+//
+// Ranges are ignored and the answer is whole: many that overlap would multiply a small request into a large answer.
+// Only a Range that httplib cannot read comes to the error handler, as 416.
+//
+// The port is the server's alone: a second one on it fails to bind. Set up on one thread, before it listens.
 #pragma once
 
 #include <httplib.h>
@@ -11,14 +16,15 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace weft::aggregator {
+namespace weft::http {
 
+// What clients may hold and for how long; see aggregator and weftd for values that fit a server of many and of few.
 struct ConnectionLimits {
   unsigned threads = 16;
   unsigned waiting = 64;                      // accepted, no thread yet; past it the kernel's backlog holds them
   std::chrono::milliseconds request{5'000};   // from taking the connection to the request's last byte
   std::chrono::milliseconds answer{30'000};   // from the answer's first byte to its last
-  std::chrono::milliseconds patience{1'000};  // instead of either, while others wait
+  std::chrono::milliseconds patience{1'000};  // instead of either, while others wait and no thread is free
 };
 
 class BoundedServer final : public httplib::Server {
@@ -32,8 +38,8 @@ class BoundedServer final : public httplib::Server {
   bool process_and_close_socket(socket_t socket) override;
 
   const ConnectionLimits limits_;
-  std::atomic<std::size_t> waiting_ = 0;
+  std::atomic<std::size_t> unserved_ = 0;  // waiting connections that no free thread is about to take
   std::atomic<std::uint64_t> cut_ = 0;
 };
 
-}  // namespace weft::aggregator
+}  // namespace weft::http

@@ -1,0 +1,40 @@
+// A TCP client that says exactly what it is told, where an HTTP client would be too well behaved.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "lib/base/fd.h"
+#include "tests/unit/catch.h"
+
+namespace weft::test {
+
+// Connects to a port of this host, says so much, and then nothing more.
+inline Fd say(int port, const std::string& words) {
+  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+  REQUIRE(::send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(words.size()));
+  return socket;
+}
+
+// All that is answered, until the server closes.
+inline std::string ask(int port, const std::string& words) {
+  const Fd socket = say(port, words);
+  std::string answer;
+  std::array<char, 4096> part;
+  ssize_t got = 0;
+  while ((got = ::recv(socket.get(), part.data(), part.size(), 0)) > 0) {
+    answer.append(part.data(), static_cast<std::size_t>(got));
+  }
+  return answer;
+}
+
+}  // namespace weft::test
