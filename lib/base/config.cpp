@@ -254,7 +254,7 @@ Result<Config> Config::parse(std::string_view toml, std::string file_name) {
 }
 
 Result<Config> Config::load(const FileReader& files, const std::string& path) {
-  auto text = files.read(path, 16 * 1024 * 1024);
+  auto text = files.read(path, kMaxBytes);
   if (!text) return text.error();
   return parse(*text, path);
 }

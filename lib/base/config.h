@@ -3,6 +3,7 @@
 // Not thread safe. toml++ stays inside config.cpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -55,7 +56,9 @@ class Config {
  public:
   // file_name is only for messages.
   static Result<Config> parse(std::string_view toml, std::string file_name);
+  // Exhausted past kMaxBytes.
   static Result<Config> load(const FileReader& files, const std::string& path);
+  static constexpr std::size_t kMaxBytes = 1024 * 1024;
 
   ConfigTable root();
   // First of: bad value, rejected rule, key nobody asked for. "FILE:LINE:COLUMN: message".

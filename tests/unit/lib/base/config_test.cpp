@@ -13,7 +13,28 @@ Config parsed(const char* toml) {
   return *config;
 }
 
+// Of the given length, all comment.
+struct LongFile final : weft::FileReader {
+  std::size_t bytes = 0;
+  weft::Result<std::string> read(const std::string& path, std::size_t limit) const override {
+    if (bytes > limit) return weft::make_error(Error::Kind::Exhausted, "read " + path + ": too long");
+    return std::string(bytes, '#');
+  }
+  weft::Result<std::vector<std::string>> list(const std::string&) const override { return std::vector<std::string>(); }
+  weft::Result<std::string> read_link(const std::string&) const override { return std::string(); }
+};
+
 }  // namespace
+
+TEST_CASE("config: more than 1 MiB is refused", "[base]") {
+  LongFile files;
+  files.bytes = 1024 * 1024;
+  CHECK(Config::load(files, "weft.toml"));
+  ++files.bytes;
+  const auto config = Config::load(files, "weft.toml");
+  REQUIRE_FALSE(config);
+  CHECK(config.error().kind == Error::Kind::Exhausted);
+}
 
 TEST_CASE("config: broken TOML names file, line and column", "[base]") {
   const auto config = Config::parse("a = 1\nb = = 2\n", "weft.toml");
