@@ -90,6 +90,20 @@ LocalPlace udp_place(const std::string& source, std::string why) {
   return out;
 }
 
+// An interface as the place: its own address that the routes chose, else one that can reach as far. NotFound without.
+Result<LocalPlace> udp_on(const std::string& interface, const std::string& source) {
+  const bool v6 = source.find(':') != std::string::npos;
+  std::string found;
+  for (const LocalAddress& a : local_addresses()) {
+    if (a.interface != interface) continue;
+    if (a.address == source) return udp_place(source, "--device " + interface);
+    if (found.empty() && (a.address.find(':') != std::string::npos) == v6) found = a.address;
+  }
+  if (!found.empty()) return udp_place(found, "--device " + interface);
+  return make_error(Error::Kind::NotFound,
+                    "interface " + interface + " has no IPv" + (v6 ? "6" : "4") + " address here");
+}
+
 using Opened = Result<std::unique_ptr<probes::Transport>>;
 
 // A place on its way to be open: RDMA devices open side by side, each on its own thread, so that one that blocks takes
@@ -150,16 +164,20 @@ std::string instead_text(const Error& error) { return error.message() + "; measu
 
 Result<LocalPlace> choose_place(const DirectOptions& options, const model::Inventory& inventory,
                                 const std::string& source) {
-  if (options.transport == "udp") return udp_place(source, "--transport udp");
+  if (options.transport == "udp") {
+    if (options.device.empty() || !options.source.empty()) return udp_place(source, "--transport udp");
+    return udp_on(options.device, source);
+  }
   std::string why_not = "no RDMA device here";
   const model::RdmaDevice* best_device = nullptr;
   const model::RdmaPort* best_port = nullptr;
-  bool named = false;
+  bool named = false, numbered = false;
   for (const auto& device : inventory.devices) {
     if (!options.device.empty() && device.name != options.device) continue;
     named = true;
     for (const auto& port : device.ports) {
       if (options.device_port != 0 && port.number != options.device_port) continue;
+      numbered = true;
       if (port.state != model::PortState::Active) {
         why_not = device.name + " port " + std::to_string(port.number) + " is " + std::string(to_string(port.state));
         // Asked for by name: let opening it say what is wrong, step by step.
@@ -172,13 +190,16 @@ Result<LocalPlace> choose_place(const DirectOptions& options, const model::Inven
     }
   }
   if (!options.device.empty() && !named) {
-    if (options.transport == "auto" && !local_addresses().empty()) {
-      for (const LocalAddress& a : local_addresses()) {
-        if (a.interface == options.device) return udp_place(a.address, "--device " + options.device);
-      }
+    if (options.transport == "auto") {
+      if (auto udp = udp_on(options.device, source)) return udp;
     }
     return make_error(Error::Kind::NotFound,
                       "device " + options.device + " does not exist here; RDMA devices: " + device_names(inventory));
+  }
+  if (options.device_port != 0 && !numbered && !inventory.devices.empty()) {
+    const std::string port = "port " + std::to_string(options.device_port);
+    if (!options.device.empty()) return make_error(Error::Kind::NotFound, options.device + " has no " + port);
+    why_not = "no RDMA device here has a " + port;
   }
   if (best_port == nullptr) {
     if (options.transport == "rdma") {
@@ -301,6 +322,7 @@ Result<std::unique_ptr<Direct>> Direct::open(const DirectOptions& options, const
     if (direct->failed_[i]) errors.push_back(*direct->failed_[i]);
   }
   if (direct->places_.empty()) return all_failed(errors);
+  direct->note_unused(options);
   return direct;
 }
 
@@ -364,7 +386,14 @@ Result<std::unique_ptr<Direct>> Direct::open_all(const DirectOptions& options, c
     open_wanted();
   }
   if (direct->places_.empty()) return errors.front();
+  direct->note_unused(options);
   return direct;
+}
+
+void Direct::note_unused(const DirectOptions& options) {
+  const std::string given = options.rdma_only();
+  const bool udp = std::any_of(places_.begin(), places_.end(), [](const Place& place) { return !place.local.rdma; });
+  if (udp && !given.empty()) notes_.push_back(given + ": no meaning over UDP, which is used here");
 }
 
 Direct::~Direct() {

@@ -35,7 +35,8 @@ struct LocalPlace {
 
 // Pure. source: the local address packets to the peer leave from, by the routes (or --source). Auto takes the active
 // RDMA port that owns the source address, else the first active one, else UDP, and says why not RDMA.
-// NotFound names the devices there are; Unsupported when RDMA is asked for and there is none.
+// NotFound names the devices there are, or the port or interface there is not; Unsupported when RDMA is asked for and
+// there is none.
 Result<LocalPlace> choose_place(const DirectOptions& options, const model::Inventory& inventory,
                                 const std::string& source);
 
@@ -95,7 +96,8 @@ class Direct {
   // Why the peer cannot be measured from here; null when it can.
   const Error* failed(std::size_t peer) const { return failed_[peer] ? &*failed_[peer] : nullptr; }
   BoundedQueue<PlacedOutcome>& outcomes() { return outcomes_; }
-  const std::vector<std::string>& notes() const { return notes_; }  // places not opened, or replaced, in words
+  // Places not opened, or replaced, and options that were not used, in words.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   // UDP source ports to use at a place: the first `count` it can offer, waiting a little for lanes to open.
   std::vector<std::uint16_t> ports(Place& place, unsigned count);
@@ -104,6 +106,8 @@ class Direct {
   explicit Direct(const Clock& clock) : clock_(clock) {}
   Result<std::size_t> add(const DirectOptions& options, const LocalPlace& local, const EngineNeeds& needs,
                           std::unique_ptr<probes::Transport> transport);
+  // Options that a fall back to UDP left without a meaning.
+  void note_unused(const DirectOptions& options);
 
   const Clock& clock_;
   std::vector<Place> places_;

@@ -30,26 +30,6 @@ Result<client::Findings> fetch(client::AggregatorClient& client, const FindingsO
   return client.findings(filter);
 }
 
-// What keeps "nothing found" from meaning "healthy".
-std::vector<std::string> blind_spots(const client::Status& status) {
-  std::vector<std::string> out;
-  if (status.agents_reporting < status.agents_expected) {
-    out.push_back(std::to_string(status.agents_reporting) + " of " + count_of(status.agents_expected, "agent") +
-                  " report");
-  }
-  if (status.links_covered < status.links) {
-    std::string links;
-    for (std::size_t i = 0; i < std::min<std::size_t>(3, status.uncovered.size()); ++i) {
-      links += (i == 0 ? ": " : ", ") + status.uncovered[i];
-    }
-    out.push_back(std::to_string(status.links_covered) + " of " + count_of(status.links, "link") +
-                  " have probes enough" + links);
-  }
-  if (!status.ready && out.empty()) out.push_back("the aggregator has not enough evidence yet");
-  if (!status.store_acknowledging) out.push_back("the aggregator cannot store: " + status.store_problem);
-  return out;
-}
-
 ExitCode exit_for(const std::vector<model::Finding>& findings, const client::Status& status) {
   if (std::any_of(findings.begin(), findings.end(), counts)) return ExitCode::Findings;
   return status.ready ? ExitCode::Healthy : ExitCode::CannotMeasure;

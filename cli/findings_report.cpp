@@ -12,6 +12,7 @@ namespace weft::cli {
 namespace {
 
 constexpr std::size_t kVictimsShown = 6;
+constexpr std::size_t kUncoveredShown = 3;
 
 Style severity_style(model::Severity severity) {
   switch (severity) {
@@ -164,6 +165,27 @@ nlohmann::json finding_json(const model::Finding& f) {
     out["evidence"].push_back(
         {{"name", item.name}, {"value", item.value}, {"unit", item.unit}, {"window_s", item.window_s}});
   }
+  return out;
+}
+
+std::vector<std::string> blind_spots(const client::Status& status) {
+  std::vector<std::string> out;
+  if (status.agents_reporting < status.agents_expected) {
+    out.push_back(std::to_string(status.agents_reporting) + " of " + count_of(status.agents_expected, "agent") +
+                  " report");
+  }
+  if (status.links_covered < status.links) {
+    std::string links;
+    const std::size_t shown = std::min(kUncoveredShown, status.uncovered.size());
+    for (std::size_t i = 0; i < shown; ++i) links += (i == 0 ? ", not " : ", ") + status.uncovered[i];
+    // The aggregator may list fewer than it counts.
+    const std::size_t missing = std::max<std::size_t>(status.links - status.links_covered, status.uncovered.size());
+    if (shown > 0 && missing > shown) links += " and " + std::to_string(missing - shown) + " more";
+    out.push_back(std::to_string(status.links_covered) + " of " + count_of(status.links, "link") +
+                  " have probes enough" + links);
+  }
+  if (!status.ready && out.empty()) out.push_back("the aggregator has not enough evidence yet");
+  if (!status.store_acknowledging) out.push_back("the aggregator cannot store: " + status.store_problem);
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli/terminal.h"
 #include "lib/base/clock.h"
+#include "lib/client/aggregator_client.h"
 #include "lib/model/finding.h"
 
 namespace weft::cli {
@@ -28,5 +29,7 @@ std::string finding_block(const model::Finding& finding, Nanos wall_now, std::si
 std::string finding_change(const model::Finding& finding, const std::string& what, Nanos wall_now, const Paint& paint);
 std::string evidence_sentence(const model::Finding& finding);
 nlohmann::json finding_json(const model::Finding& finding);
+// What keeps "nothing found" from meaning "healthy", a sentence each; empty when all is covered.
+std::vector<std::string> blind_spots(const client::Status& status);
 
 }  // namespace weft::cli

@@ -39,18 +39,26 @@ CLI::Option* duration(CLI::App* app, const std::string& name, std::optional<Nano
       ->type_name("TIME");
 }
 
-void add_direct(CLI::App* app, DirectOptions& o) {
-  const std::string group = "Measuring from this host";
-  app->add_option("--transport", o.transport,
-                  "auto (RDMA when a port is active and can be used, else UDP), rdma or udp")
-      ->check(CLI::IsMember({"auto", "rdma", "udp"}))
-      ->group(group);
-  app->add_option("--device", o.device, "RDMA device (or interface with --transport udp)")->group(group);
-  app->add_option("--device-port", o.device_port, "port of the RDMA device")->check(CLI::Range(1, 255))->group(group);
+constexpr const char* kDirectGroup = "Measuring from this host";
+
+void add_device(CLI::App* app, DirectOptions& o, const std::string& help) {
+  const std::string group = kDirectGroup;
+  app->add_option("--device", o.device, help)->group(group);
   app->add_option("--gid", o.gid_index, "GID index; default: RoCEv2 IPv4 first, the choice is shown")
       ->type_name("INDEX")
       ->check(CLI::Range(0, 65535))
       ->group(group);
+  app->add_option("--sys-root", o.sys_root, "where sysfs is")->type_name("DIR")->group(group);
+}
+
+void add_direct(CLI::App* app, DirectOptions& o) {
+  const std::string group = kDirectGroup;
+  app->add_option("--transport", o.transport,
+                  "auto (RDMA when a port is active and can be used, else UDP), rdma or udp")
+      ->check(CLI::IsMember({"auto", "rdma", "udp"}))
+      ->group(group);
+  add_device(app, o, "RDMA device (or interface with --transport udp)");
+  app->add_option("--device-port", o.device_port, "port of the RDMA device")->check(CLI::Range(1, 255))->group(group);
   app->add_option("--source", o.source, "local address (UDP); default: by the routes")->type_name("IP")->group(group);
   app->add_option("--hello-port", o.hello_port, "UDP port of hellos")
       ->check(CLI::Range(1, 65535))
@@ -65,10 +73,12 @@ void add_direct(CLI::App* app, DirectOptions& o) {
   app->add_option("--size", o.size_bytes, "payload bytes of a probe; default: the smallest")
       ->check(CLI::Range(0, 65000))
       ->group(group);
+}
+
+void add_topology(CLI::App* app, DirectOptions& o) {
   app->add_option("--topology", o.topology_file, "topology file: gives routers their names")
       ->type_name("FILE")
-      ->group(group);
-  app->add_option("--sys-root", o.sys_root, "where sysfs is")->type_name("DIR")->group(group);
+      ->group(kDirectGroup);
 }
 
 void add_aggregator(CLI::App* app, AggregatorOptions& o) {
@@ -77,6 +87,26 @@ void add_aggregator(CLI::App* app, AggregatorOptions& o) {
       ->type_name("URL")
       ->capture_default_str();
   duration(app, "--deadline", o.deadline_ns, "give up on the aggregator after this; default 5s");
+}
+
+// Options of mesh without a meaning in the way it was asked to look, which is better said than ignored; empty when
+// there is none. WEFT_AGGREGATOR of the environment is not meant.
+std::string misplaced(const CLI::App& mesh, bool is_direct) {
+  for (const CLI::Option* option : mesh.parse_order()) {
+    const std::string name = option->get_name();
+    const bool of_aggregator = name == "--aggregator" || name == "--deadline";
+    const bool of_direct = name == "--ports" || name == "--for" || option->get_group() == kDirectGroup;
+    if (is_direct && of_aggregator) return name + " goes without --direct, which asks no aggregator";
+    if (!is_direct && of_direct) return name + " goes with --direct: weft mesh --direct HOST...";
+  }
+  return "";
+}
+
+// RDMA's own options beside a UDP that was asked for; where UDP was fallen back to, measuring notes it.
+std::string without_rdma(const DirectOptions& o) {
+  const std::string given = o.rdma_only();
+  if (o.transport != "udp" || given.empty()) return "";
+  return given + " cannot go with --transport udp: UDP has no such thing";
 }
 
 std::string lower(std::string text) {
@@ -114,7 +144,7 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
 
   CLI::App* sub = command("status", "this host: devices, ports, GIDs, what cannot be measured and why",
                           "  weft status\n  weft status --json | jq '.limitations'\n");
-  add_direct(sub, status.direct);
+  add_device(sub, status.direct, "only this RDMA device");
   sub->add_option("--agent", status.agent, "URL of the local weftd's metrics page")->type_name("URL");
   duration(sub, "--deadline", status.deadline_ns, "give up on devices and the local weftd after this; default 3s");
 
@@ -137,6 +167,7 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
   sub->add_flag("-q,--quiet", ping.quiet, "only the summary");
   sub->add_flag("--no-path", ping.no_path, "do not trace the paths");
   add_direct(sub, ping.direct);
+  add_topology(sub, ping.direct);
 
   sub = command("trace", "the routers on the way to a host, for each UDP source port",
                 "  weft trace h3                       8 ports: the ECMP paths\n"
@@ -150,6 +181,7 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
   sub->add_flag("--no-probe", trace.no_probe, "do not ask the host's responder for the hop count first");
   duration(sub, "-w,--deadline", trace.deadline_ns, "show what is known after this; default 30s");
   add_direct(sub, trace.direct);
+  add_topology(sub, trace.direct);
 
   sub = command("mesh", "every pair: loss, round trip, ECN marks; from the aggregator, or from here",
                 "  weft mesh                           what the aggregator knows, worst first\n"
@@ -160,6 +192,7 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
   duration(sub, "--for", mesh.duration_ns, "with --direct: measure this long; default 12s, what naming a link needs");
   add_aggregator(sub, mesh.aggregator);
   add_direct(sub, mesh.direct);
+  add_topology(sub, mesh.direct);
 
   sub = command("findings", "what is wrong, where, since when, who is hit",
                 "  weft findings                       what is wrong now, worst first\n"
@@ -228,6 +261,10 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
                   : colour == "never" ? ColourChoice::Never
                                       : ColourChoice::Auto;
   end.command = chosen.name;
+  for (const DirectOptions* direct : {&ping.direct, &trace.direct, &mesh.direct, &responder.direct}) {
+    if (end.error.empty()) end.error = without_rdma(*direct);
+  }
+  if (!end.error.empty()) return end;
   if (chosen.name == "ping") {
     chosen.command = ping;
   } else if (chosen.name == "trace") {
@@ -237,6 +274,8 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
       end.error = "--direct needs the hosts to measure: weft mesh --direct HOST...";
       return end;
     }
+    end.error = misplaced(*app.get_subcommands().front(), mesh.is_direct);
+    if (!end.error.empty()) return end;
     chosen.command = mesh;
   } else if (chosen.name == "findings") {
     findings.kind = lower(findings.kind);

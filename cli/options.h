@@ -26,6 +26,13 @@ struct DirectOptions {
   std::size_t size_bytes = 0;  // of the payload; 0: the smallest
   std::string topology_file;
   std::string sys_root = "/sys";
+
+  // What was given that only RDMA has, "--gid and --device-port"; empty when nothing.
+  std::string rdma_only() const {
+    std::string out = gid_index ? "--gid" : "";
+    if (device_port != 0) out += out.empty() ? "--device-port" : " and --device-port";
+    return out;
+  }
 };
 
 struct AggregatorOptions {

@@ -69,8 +69,8 @@ std::vector<model::PathTrace> PathTracing::take() {
   return tracer_ ? tracer_->take_traces() : std::vector<model::PathTrace>();
 }
 
-std::map<std::uint16_t, std::string> PathTracing::paths(const std::string& host, const RouteNames& names) const {
-  std::map<std::uint16_t, std::string> out;
+std::map<std::uint16_t, WayThere> PathTracing::paths(const std::string& host, const RouteNames& names) const {
+  std::map<std::uint16_t, WayThere> out;
   if (!tracer_) return out;
   for (const auto& view : tracer_->views()) {
     if (view.trace.to == host) out[view.trace.source_port] = names.path(view.trace);

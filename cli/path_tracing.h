@@ -26,8 +26,8 @@ class PathTracing {
   using Ports = std::pair<std::uint16_t, std::uint16_t>;
   void suspect(const std::string& host, const std::map<Ports, double>& probes_per_hop_per_s);
   bool finished() const;
-  // Source port -> the way there in words.
-  std::map<std::uint16_t, std::string> paths(const std::string& host, const RouteNames& names) const;
+  // By source port.
+  std::map<std::uint16_t, WayThere> paths(const std::string& host, const RouteNames& names) const;
   // What changed or was counted since the last call; PathTrace.to is the host as asked.
   std::vector<model::PathTrace> take();
   const std::string& note() const { return note_; }

@@ -168,7 +168,7 @@ std::string ping_report(const HostReport& r, const Paint& paint) {
   const std::vector<PortSummary> there = by_forward_port(s.ports);
   const auto path = [&](const PortSummary& p) {
     const auto known = r.path_by_port.find(p.forward_port);
-    return known == r.path_by_port.end() ? std::string("-") : known->second;
+    return known == r.path_by_port.end() ? std::string("-") : known->second.words;
   };
   if (there.size() > 1 || s.lossy()) {
     Table ports({{"port there"},
@@ -244,7 +244,8 @@ nlohmann::json ping_json(const HostReport& r) {
                         {"back", direction_json(p.back)},
                         {"network_rtt_ns", quantiles_json(p.rtt)}};
     const auto path = r.path_by_port.find(p.forward_port);
-    port["way_there"] = path == r.path_by_port.end() ? nlohmann::json(nullptr) : nlohmann::json(path->second);
+    const bool known = path != r.path_by_port.end() && path->second.known;
+    port["way_there"] = known ? nlohmann::json(path->second.words) : nlohmann::json(nullptr);
     out["ports"].push_back(std::move(port));
   }
   return out;

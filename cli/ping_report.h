@@ -8,6 +8,7 @@
 
 #include "cli/exit_code.h"
 #include "cli/ping_stats.h"
+#include "cli/route_names.h"
 #include "cli/terminal.h"
 
 namespace weft::cli {
@@ -22,8 +23,8 @@ struct HostReport {
   std::string trouble;            // why not, or what failed since, in words
   std::size_t payload_bytes = 0;  // of the probes, when more than the smallest was asked for
   PingSummary summary;
-  std::map<std::uint16_t, std::string> path_by_port;  // of the way there, in words
-  std::string path_note;                              // why paths are missing
+  std::map<std::uint16_t, WayThere> path_by_port;
+  std::string path_note;  // why paths are missing
 };
 
 // One probe as a line: "h3 #12: 45.2 us ...".

@@ -7,14 +7,15 @@ std::string RouteNames::name(const std::string& address) const {
   return topology_.node_of(address).value_or(address);
 }
 
-std::string RouteNames::path(const model::PathTrace& trace) const {
-  std::string out;
+WayThere RouteNames::path(const model::PathTrace& trace) const {
+  if (trace.hops.empty()) return {trace.complete ? "direct, no router" : "not known", trace.complete};
+  WayThere out;
   for (const model::TraceHop& hop : trace.hops) {
-    if (!out.empty()) out += " > ";
-    out += name(hop.address);
+    if (!out.words.empty()) out.words += " > ";
+    out.words += name(hop.address);
+    out.known |= !hop.address.empty();
   }
-  if (!out.empty()) return out;
-  return trace.complete ? "direct, no router" : "not known";
+  return out;
 }
 
 }  // namespace weft::cli

@@ -9,6 +9,12 @@
 
 namespace weft::cli {
 
+// The way of probes to a host.
+struct WayThere {
+  std::string words;   // "l1 > s1 > l2"; "?" for a silent hop; "direct, no router"; "not known"
+  bool known = false;  // a router, or that there is none
+};
+
 class RouteNames {
  public:
   RouteNames() = default;
@@ -16,8 +22,7 @@ class RouteNames {
   bool has_topology() const { return !topology_.empty(); }
   // "s1", or the address when it is not in the file.
   std::string name(const std::string& address) const;
-  // "l1 > s1 > l2"; "?" for a silent hop; "direct" without routers.
-  std::string path(const model::PathTrace& trace) const;
+  WayThere path(const model::PathTrace& trace) const;
   const localise::Topology& topology() const { return topology_; }
 
  private:

@@ -210,6 +210,15 @@ class MeshDirect(unittest.TestCase):
         self.assertEqual([(pair["state"], pair["sent"] > 0) for pair in body["pairs"]],
                          [("ok", True), ("unknown", False)])
 
+    def test_options_of_rdma_are_noted_where_udp_was_fallen_back_to(self):
+        port = free_udp_port()
+        responder(self, "127.0.0.2", port)
+        with tempfile.TemporaryDirectory() as empty:
+            done = weft("ping", "--sys-root", empty, "--gid", 3, "--device-port", 2, "--hello-port", port, "-c", 3,
+                        "-i", "20ms", "127.0.0.2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("--gid and --device-port: no meaning over UDP", done.stderr)
+
     def test_no_host_named_is_usage(self):
         self.assertEqual(weft("mesh", "--direct").returncode, 2)
 

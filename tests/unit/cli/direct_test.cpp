@@ -246,3 +246,52 @@ TEST_CASE("who stamps probes: each active port for itself, one that fails or blo
   CHECK_FALSE(modes.at("stuck/1").rung);
   CHECK_THAT(modes.at("stuck/1").why, ContainsSubstring("not done within"));
 }
+
+TEST_CASE("options of RDMA that a fall back to UDP leaves without a meaning are noted", "[cli]") {
+  Fixture f;
+  f.options.device_port = 2;
+  std::string given = "--device-port", why = "no RDMA device here has a port 2";
+  SECTION("no such port") {}
+  SECTION("no device") {
+    f.inventory.devices.clear();
+    f.options.gid_index = 3;
+    given = "--gid and --device-port";
+    why = "no RDMA device here";
+  }
+  const auto direct = f.run({"127.0.0.2"});
+  REQUIRE(direct);
+  CHECK_FALSE((*direct)->place_of(0).local.rdma);
+  CHECK((*direct)->place_of(0).local.why == why);
+  CHECK((*direct)->notes() == std::vector<std::string>{given + ": no meaning over UDP, which is used here"});
+  f.needs.answer = true;
+  f.options.source = "127.0.0.1";
+  f.options.hello_port = 0;
+  const auto responder = Direct::open_all(f.options, f.needs, f.clock, f.parts());
+  REQUIRE(responder);
+  CHECK_THAT((*responder)->notes().back(), ContainsSubstring(given + ": no meaning over UDP"));
+}
+
+TEST_CASE("a port that the named device does not have is refused, not replaced", "[cli]") {
+  Fixture f;
+  f.options.device = "rxe0";
+  f.options.device_port = 2;
+  const auto place = choose_place(f.options, f.inventory, "127.0.0.1");
+  REQUIRE_FALSE(place);
+  CHECK(place.error().kind == Error::Kind::NotFound);
+  CHECK(place.error().message() == "rxe0 has no port 2");
+}
+
+TEST_CASE("over UDP an interface is asked for by --device: probes leave from its address, or it is refused", "[cli]") {
+  Fixture f;
+  f.options.transport = "udp";
+  f.options.device = "lo";
+  const auto place = choose_place(f.options, f.inventory, "10.9.9.1");
+  REQUIRE(place);
+  CHECK(place->address == "127.0.0.1");
+  CHECK(place->why == "--device lo");
+  f.options.device = "nothing0";
+  const auto none = choose_place(f.options, f.inventory, "10.9.9.1");
+  REQUIRE_FALSE(none);
+  CHECK(none.error().kind == Error::Kind::NotFound);
+  CHECK_THAT(none.error().message(), ContainsSubstring("nothing0"));
+}

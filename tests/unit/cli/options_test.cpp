@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include <cstdlib>
+
 #include "tests/unit/catch.h"
 
 using namespace weft;
@@ -26,22 +28,37 @@ TEST_CASE("ping: wrong options are a usage error that names the option", "[cli]"
     std::vector<const char*> words;
     const char* named;
   };
-  const std::vector<Row> rows{{{"ping"}, "HOST"},
-                              {{"ping", "--port", "0", "h3"}, "--port"},
-                              {{"ping", "--port", "65536", "h3"}, "--port"},
-                              {{"ping", "--port", "50000", "--ports", "2", "h3"}, "--port"},
-                              {{"ping", "--ports", "65", "h3"}, "--ports"},
-                              {{"ping", "--tclass", "256", "h3"}, "--tclass"},
-                              {{"ping", "--gid", "-1", "h3"}, "--gid"},
-                              {{"ping", "--gid", "65536", "h3"}, "--gid"},
-                              {{"ping", "--device-port", "0", "h3"}, "--device-port"},
-                              {{"ping", "-c", "0", "h3"}, "--count"},
-                              {{"ping", "-W", "0", "h3"}, "--timeout"},
-                              {{"ping", "-w", "soon", "h3"}, "--deadline"},
-                              {{"ping", "--transport", "tcp", "h3"}, "--transport"},
-                              {{"ping", "--size", "65001", "h3"}, "--size"},
-                              {{"mesh", "--direct"}, "--direct"},
-                              {{"trace", "--to-port", "0", "h3"}, "--to-port"}};
+  const std::vector<Row> rows{
+      {{"ping"}, "HOST"},
+      {{"ping", "--port", "0", "h3"}, "--port"},
+      {{"ping", "--port", "65536", "h3"}, "--port"},
+      {{"ping", "--port", "50000", "--ports", "2", "h3"}, "--port"},
+      {{"ping", "--ports", "65", "h3"}, "--ports"},
+      {{"ping", "--tclass", "256", "h3"}, "--tclass"},
+      {{"ping", "--gid", "-1", "h3"}, "--gid"},
+      {{"ping", "--gid", "65536", "h3"}, "--gid"},
+      {{"ping", "--device-port", "0", "h3"}, "--device-port"},
+      {{"ping", "-c", "0", "h3"}, "--count"},
+      {{"ping", "-W", "0", "h3"}, "--timeout"},
+      {{"ping", "-w", "soon", "h3"}, "--deadline"},
+      {{"ping", "--transport", "tcp", "h3"}, "--transport"},
+      {{"ping", "--size", "65001", "h3"}, "--size"},
+      {{"mesh", "--direct"}, "--direct"},
+      {{"mesh", "--ports", "2"}, "--ports goes with --direct"},
+      {{"mesh", "--for", "3s", "h2"}, "--for goes with --direct"},
+      {{"mesh", "--transport", "udp"}, "--transport goes with --direct"},
+      {{"mesh", "--sys-root", "/x"}, "--sys-root goes with --direct"},
+      {{"mesh", "--topology", "t"}, "--topology goes with --direct"},
+      {{"mesh", "--direct", "--aggregator", "h1:7470", "h2"}, "--aggregator goes without"},
+      {{"mesh", "--direct", "--deadline", "3s", "h2"}, "--deadline goes without"},
+      {{"ping", "--transport", "udp", "--gid", "3", "h3"}, "--gid cannot go with"},
+      {{"trace", "--transport", "udp", "--device-port", "2", "h3"}, "--device-port cannot go"},
+      {{"mesh", "--direct", "--transport", "udp", "--gid", "0", "h3"}, "--gid cannot go with"},
+      {{"responder", "--transport", "udp", "--gid", "3", "--device-port", "2"}, "--gid and --device-port cannot go"},
+      {{"status", "--topology", "t"}, "--topology"},
+      {{"status", "--transport", "udp"}, "--transport"},
+      {{"responder", "--topology", "t"}, "--topology"},
+      {{"trace", "--to-port", "0", "h3"}, "--to-port"}};
   for (const Row& row : rows) {
     const auto result = parse(row.words);
     const auto* end = std::get_if<ParseEnd>(&result);
@@ -109,6 +126,15 @@ TEST_CASE("findings and mesh: options arrive, kinds in any case", "[cli]") {
   CHECK(m.is_direct);
   CHECK(m.ports == 16);
   CHECK(m.duration_ns == 3 * kSecond);
+}
+
+TEST_CASE("mesh --direct is not refused for an aggregator in the environment", "[cli]") {
+  REQUIRE(::setenv("WEFT_AGGREGATOR", "h1:7470", 1) == 0);
+  const auto m = parsed<MeshOptions>({"mesh", "--direct", "h2"});
+  const auto asked = parsed<MeshOptions>({"mesh", "--deadline", "3s", "h2"});
+  ::unsetenv("WEFT_AGGREGATOR");
+  CHECK(m.is_direct);
+  CHECK(asked.aggregator.address == "h1:7470");
 }
 
 TEST_CASE("help says what several hosts do to the exit code", "[cli]") {

@@ -247,7 +247,7 @@ TEST_CASE("the report of a healthy host, golden", "[cli]") {
   PingStats stats;
   for (std::uint64_t i = 1; i <= 4; ++i) stats.add(ok(i, static_cast<Nanos>(i) * 10'000));
   HostReport r = report_of(stats);
-  r.path_by_port[49152] = "l1 > s1 > l2";
+  r.path_by_port[49152] = {"l1 > s1 > l2", true};
   CHECK(ping_report(r, Paint(false)) ==
         "h3 (10.0.3.2) from rdma rxe0 port 1, 10.0.1.2\n"
         "  0 of 4 (0 %) lost\n"
@@ -261,6 +261,18 @@ TEST_CASE("the report of a healthy host, golden", "[cli]") {
         "  port 49152, way there: l1 > s1 > l2\n");
   CHECK(ping_hint(r).empty());
   CHECK(ping_exit(r) == ExitCode::Healthy);
+}
+
+TEST_CASE("a way that nobody knows is \"?\" for people and null in JSON", "[cli]") {
+  PingStats stats;
+  stats.add(ok(1, 10'000));
+  HostReport r = report_of(stats);
+  CHECK(ping_json(r)["ports"][0]["way_there"].is_null());
+  r.path_by_port[49152] = {"?", false};
+  CHECK_THAT(ping_report(r, Paint(false)), ContainsSubstring("way there: ?\n"));
+  CHECK(ping_json(r)["ports"][0]["way_there"].is_null());
+  r.path_by_port[49152] = {"l1 > ? > l2", true};
+  CHECK(ping_json(r)["ports"][0]["way_there"] == "l1 > ? > l2");
 }
 
 TEST_CASE("the report of loss says where, and what to do next", "[cli]") {

@@ -298,3 +298,30 @@ TEST_CASE("what answers on weftd's port is believed only when it speaks of weft"
   CHECK_THAT(state.text, ContainsSubstring("12 probes sent"));
   CHECK_FALSE(agent_state_of("weft_x NaN-garbage\n").answers);
 }
+
+TEST_CASE("a way of silent hops alone is not known; one router, or none on the whole way, is", "[cli]") {
+  model::PathTrace trace;
+  CHECK_FALSE(names().path(trace).known);
+  trace.complete = true;
+  CHECK(names().path(trace).known);
+  trace.hops.resize(2);
+  CHECK(names().path(trace).words == "? > ?");
+  CHECK_FALSE(names().path(trace).known);
+  trace.hops[0].address = "10.0.1.1";
+  CHECK(names().path(trace).words == "l1 > ?");
+  CHECK(names().path(trace).known);
+}
+
+TEST_CASE("links without probes enough: three by name, and how many more there are", "[cli]") {
+  client::Status status;
+  status.links = 4;
+  status.uncovered = {"link:a>b", "link:b>a", "link:c>b", "link:b>c"};
+  CHECK(blind_spots(status) == std::vector<std::string>{"0 of 4 links have probes enough, not link:a>b, link:b>a, "
+                                                        "link:c>b and 1 more"});
+  status.uncovered.pop_back();  // the aggregator's list may be cut
+  CHECK_THAT(blind_spots(status).front(), ContainsSubstring("link:c>b and 1 more"));
+  status.links_covered = 1;
+  CHECK(blind_spots(status).front() == "1 of 4 links have probes enough, not link:a>b, link:b>a, link:c>b");
+  status.links_covered = 4;
+  CHECK(blind_spots(status) == std::vector<std::string>{"the aggregator has not enough evidence yet"});
+}
