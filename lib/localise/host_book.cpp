@@ -220,8 +220,7 @@ void HostBook::on_slow_answer(Host& host, const std::string& prober, Nanos delay
 
 HostState HostBook::state(const Host& host, Nanos now) const {
   if (host.goodbye) {
-    if (host.restart_allowance_ns == 0) return HostState::Stopped;
-    if (now - *host.goodbye <= host.restart_allowance_ns) return HostState::Restarting;
+    return now - *host.goodbye < host.restart_allowance_ns ? HostState::Restarting : HostState::Stopped;
   }
   const bool answers = host.last_answer && now - *host.last_answer < kAnswerFresh;
   if (!host.last_contact) {

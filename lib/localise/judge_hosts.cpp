@@ -54,11 +54,10 @@ void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
         const Nanos last = host.last_contact.value_or(host.first_seen);
         if (now - std::max(last, resumed_) <= hosts_.silence_allowed(host, now)) break;
         const bool probed = host.last_probed && now - *host.last_probed < 5 * kSecond;
-        model::Finding finding =
-            make(model::FindingKind::HostSilent, subject,
-                 name + " is silent: no report" + (probed ? " and no answer to probes" : "") + " for " +
-                     seconds(now - last) + (host.goodbye ? ", past its restart allowance" : ", no stop was announced"),
-                 probed ? 0.95 : 0.75);
+        model::Finding finding = make(model::FindingKind::HostSilent, subject,
+                                      name + " is silent: no report" + (probed ? " and no answer to probes" : "") +
+                                          " for " + seconds(now - last) + ", no stop was announced",
+                                      probed ? 0.95 : 0.75);
         finding.evidence.push_back({"silence", double(now - last) / 1e9, "seconds", double(now - last) / 1e9});
         if (!probed) finding.not_checked.push_back("Whether it answers probes: no other host probes it now.");
         finding.not_checked.push_back("Whether the host itself is up: weftd alone may have stopped.");
@@ -115,7 +114,15 @@ void Judge::judge_hosts(Nanos now, std::vector<Verdict>& out) {
         break;
       }
       case HostState::Restarting:
+        break;
       case HostState::Stopped:
+        // A stop that was announced is nobody's fault. Without a topology nobody says that the host is still expected.
+        if (fabric_.topology().empty()) break;
+        tell(make(model::FindingKind::CannotMeasure, subject,
+                  "weftd of " + name + " was stopped and has not started again: nothing of " + name +
+                      " is measured; start it, or take the host out of the topology",
+                  0.9),
+             *host.goodbye);
         break;
     }
   }

@@ -185,25 +185,30 @@ const Planner::Chosen& Planner::choose(const Port& from, const Port& to, bool sa
   };
   chosen.fewest_out = fewest(out);
   chosen.fewest_back = fewest(back);
+  const auto offered = [](const std::vector<std::uint16_t>& ports, std::uint16_t port) {
+    return std::find(ports.begin(), ports.end(), port) != ports.end();
+  };
+  const auto all_offered = [&] {
+    return std::all_of(chosen.paths.begin(), chosen.paths.end(), [&](const model::PlanPath& path) {
+      return offered(out_ports, path.forward_port) && offered(back_ports, path.return_port);
+    });
+  };
   const bool enough = chosen.complete || (chosen.first_trace != 0 && now - chosen.first_trace >= kTracePatience);
   if (out.empty() || back.empty() || !enough || config_.paths_not_pinned) {
     settling_ = settling_ || !config_.paths_not_pinned;
-    // Ports that were chosen and are still offered keep their paths while a trace is missing.
-    const bool stands = !chosen.paths.empty() && courses(from.id, to.id, chosen.paths) == chosen.courses;
+    // Ports that were chosen and are still offered keep their paths while a trace is missing. Those of a weftd that
+    // ended must go at once: their traces live on, and ways back are traced only of probes that arrive.
+    const bool stands =
+        !chosen.paths.empty() && all_offered() && courses(from.id, to.id, chosen.paths) == chosen.courses;
     if (!stands) chosen.paths.clear();
     chosen.ways_out = out.size();
     chosen.ways_back = back.size();
     if (chosen.paths.empty()) return chosen;
   }
   if (!same_leaf && small) wanted = std::clamp(2 * out.size(), wanted, kPathsMost);
-  const auto offered = [](const std::vector<std::uint16_t>& ports, std::uint16_t port) {
-    return std::find(ports.begin(), ports.end(), port) != ports.end();
-  };
   const bool valid = chosen.paths.size() >= wanted && chosen.ways_out == out.size() &&
-                     chosen.ways_back == back.size() && courses(from.id, to.id, chosen.paths) == chosen.courses &&
-                     std::all_of(chosen.paths.begin(), chosen.paths.end(), [&](const model::PlanPath& path) {
-                       return offered(out_ports, path.forward_port) && offered(back_ports, path.return_port);
-                     });
+                     chosen.ways_back == back.size() && all_offered() &&
+                     courses(from.id, to.id, chosen.paths) == chosen.courses;
   if (valid || out.empty() || back.empty()) return chosen;
 
   std::vector<const std::vector<std::uint16_t>*> outs;

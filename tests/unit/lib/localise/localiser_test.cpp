@@ -244,6 +244,64 @@ TEST_CASE("the plan of a small fabric is a full mesh within the budget, and stan
   CHECK(sim.plans() == before);
 }
 
+TEST_CASE("the ports of a weftd that ended are planned no more, before the new ones are traced", "[localiser]") {
+  const auto localiser = Localiser::create({}, {});
+  const auto start = [&](const std::string& host, std::uint64_t epoch, std::uint16_t base, Nanos at) {
+    model::Inventory inventory;
+    inventory.host = host;
+    model::ProbeEndpoint endpoint;
+    endpoint.device = "eth0";
+    endpoint.transport = "udp";
+    endpoint.address = "10.0.0." + host.substr(1);
+    endpoint.hello_port = 47910;
+    endpoint.responder_epoch = epoch;
+    endpoint.prober_ports = {base, static_cast<std::uint16_t>(base + 1)};
+    endpoint.responder_ports = {static_cast<std::uint16_t>(base + 10), static_cast<std::uint16_t>(base + 11)};
+    inventory.endpoints.push_back(endpoint);
+    localiser->on_start(host, epoch, at);
+    localiser->on_inventory(inventory, at);
+  };
+  const auto traced = [&](const std::string& from, const std::string& to, std::uint16_t source,
+                          std::uint16_t destination, Nanos at) {
+    model::PathTrace t;
+    t.from = from + "/eth0";
+    t.to = to + "/eth0";
+    t.source_port = source;
+    t.destination_port = destination;
+    t.complete = true;
+    model::TraceHop hop;
+    hop.ttl = 1;
+    hop.address = "10.0.0.254";
+    t.hops.push_back(hop);
+    localiser->on_trace(t, at);
+  };
+  const auto planned = [&](const std::string& host, Nanos at) {
+    std::set<std::uint16_t> ports;
+    const auto plans = localiser->plan(at);
+    for (const auto& target : plans.at(host).targets) {
+      for (const auto& path : target.paths) ports.insert({path.forward_port, path.return_port});
+    }
+    return ports;
+  };
+  Nanos now = kT;
+  start("h1", 1, 50'000, now);
+  start("h2", 1, 51'000, now);
+  for (std::uint16_t i = 0; i < 2; ++i) {
+    traced("h1", "h2", 50'000 + i, 51'010 + i, now);
+    traced("h2", "h1", 51'010 + i, 50'000 + i, now);
+    traced("h2", "h1", 51'000 + i, 50'010 + i, now);
+    traced("h1", "h2", 50'010 + i, 51'000 + i, now);
+  }
+  now += 5 * kSecond;
+  REQUIRE(planned("h1", now) == std::set<std::uint16_t>{50'000, 50'001, 51'010, 51'011});
+  start("h1", 2, 60'000, now);
+  start("h2", 2, 61'000, now);
+  now += 5 * kSecond;
+  // Any port, in turn, until traces say which way each goes.
+  CHECK(planned("h1", now) == std::set<std::uint16_t>{0});
+  CHECK(planned("h2", now) == std::set<std::uint16_t>{0});
+}
+
 TEST_CASE("each directed link of a small fabric gets its ten probes a second within the budget, and so it stays",
           "[localiser]") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
