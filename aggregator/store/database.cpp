@@ -83,7 +83,7 @@ class Statement {
     return data == nullptr ? std::string()
                            : std::string(static_cast<const char*>(data), static_cast<std::size_t>(size));
   }
-  Result<void> result(const char* what) const {
+  Result<void> result(const std::string& what) const {
     if (code_ == SQLITE_OK) return {};
     return sqlite_error(db_, code_, what);
   }
@@ -97,16 +97,16 @@ class Statement {
   int code_ = SQLITE_OK;
 };
 
-Result<void> execute(sqlite3* db, const char* sql, const std::string& what = "store") {
+Result<void> execute(sqlite3* db, const char* sql, const std::string& what) {
   const int code = sqlite3_exec(db, sql, nullptr, nullptr, nullptr);
   if (code != SQLITE_OK) return sqlite_error(db, code, what);
   return {};
 }
 
-Result<std::int64_t> query_integer(sqlite3* db, const char* sql) {
+Result<std::int64_t> query_integer(sqlite3* db, const char* sql, const std::string& what) {
   Statement statement(db, sql);
   const bool row = statement.step();
-  if (auto result = statement.result("store"); !result) return result.error();
+  if (auto result = statement.result(what); !result) return result.error();
   return row ? statement.integer(0) : 0;
 }
 
@@ -176,16 +176,16 @@ Result<Handle> open_checked(const std::string& path) {
   }
   Statement check(raw, "PRAGMA quick_check(1)");
   const bool row = check.step();
-  if (auto result = check.result("store check"); !result) return result.error();
+  if (auto result = check.result("store " + path + ": check"); !result) return result.error();
   if (!row || check.bytes(0) != "ok") return make_error(Error::Kind::Malformed, "store " + path + ": damaged");
   return db;
 }
 
 // A file that has our version number but not our tables is damage as well.
 Result<void> prepare_schema(sqlite3* db, const std::string& path) {
-  const auto version = query_integer(db, "PRAGMA user_version");
+  const auto version = query_integer(db, "PRAGMA user_version", "store " + path);
   if (!version) return version.error();
-  const auto tables = query_integer(db, "SELECT count(*) FROM sqlite_master WHERE type='table'");
+  const auto tables = query_integer(db, "SELECT count(*) FROM sqlite_master WHERE type='table'", "store " + path);
   if (!tables) return tables.error();
   if (*version > kSchemaVersion) {
     return make_error(Error::Kind::Invalid, "store " + path + " was written by a newer weft (schema " +
@@ -195,7 +195,7 @@ Result<void> prepare_schema(sqlite3* db, const std::string& path) {
   if (*version == 0 && *tables == 0) {
     const std::string sql = std::string("BEGIN IMMEDIATE;") + kSchema +
                             "PRAGMA user_version=" + std::to_string(kSchemaVersion) + ";COMMIT;";
-    return execute(db, sql.c_str());
+    return execute(db, sql.c_str(), "store " + path);
   }
   if (*version == 0) {
     return make_error(Error::Kind::Invalid, "store " + path + " is a database of something else: name another --store");
@@ -310,10 +310,11 @@ Result<void> Database::Impl::write_findings(const std::vector<model::Finding>& f
 Result<void> Database::commit(const std::vector<BatchRow>& batches, const std::vector<model::Finding>& findings) {
   if (closed()) return make_error(Error::Kind::Internal, "store " + impl_->path + ": not open");
   sqlite3* db = impl_->db.get();
-  Result<void> result = execute(db, "BEGIN IMMEDIATE");
+  const std::string what = "store " + impl_->path;
+  Result<void> result = execute(db, "BEGIN IMMEDIATE", what);
   if (result) result = impl_->write_batches(batches);
   if (result) result = impl_->write_findings(findings);
-  if (result) result = execute(db, "COMMIT");
+  if (result) result = execute(db, "COMMIT", what);
   // A failed COMMIT may leave the transaction open, and a full disk may have closed it already.
   if (!result && sqlite3_get_autocommit(db) == 0) sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
   return result;

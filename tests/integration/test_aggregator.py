@@ -158,6 +158,17 @@ class AggregatorProcess(unittest.TestCase):
         self.assertEqual(subprocess.run([AGGREGATOR, "--nonsense"], capture_output=True, check=False).returncode, 2)
         self.assertEqual(subprocess.run([AGGREGATOR, "--help"], capture_output=True, check=False).returncode, 0)
 
+    def test_a_pipe_as_configuration_is_read_to_its_end_and_not_waited_for_for_ever(self):
+        nobody = self.folder / "pipe"
+        os.mkfifo(nobody)
+        done = subprocess.run([AGGREGATOR, "--config", nobody, "--check-config"], capture_output=True, text=True,
+                              check=False, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"read {nobody}: ", done.stderr)
+        done = subprocess.run(["bash", "-c", f"{AGGREGATOR} --check-config --config <(sleep 0.2; echo '[fabric]')"],
+                              capture_output=True, text=True, check=False, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_bad_reload_keeps_the_old_and_good_one_is_taken(self):
         config = self.folder / "a.toml"
         topology = self.folder / "t.toml"
@@ -474,7 +485,7 @@ class AggregatorProcess(unittest.TestCase):
                                "--listen-http", "127.0.0.1:0"], capture_output=True, text=True, check=False,
                               timeout=PATIENCE)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("in use by another process", done.stderr)
+        self.assertIn(f"store {aggregator.store}: in use by another process: stop that one", done.stderr)
         for which in ("grpc", "http"):
             flags = {"grpc": "127.0.0.1:0", "http": "127.0.0.1:0"}
             flags[which] = f"127.0.0.1:{aggregator.ports[0 if which == 'grpc' else 1]}"

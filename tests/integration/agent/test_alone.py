@@ -24,6 +24,17 @@ class Refused(unittest.TestCase):
                 self.assertEqual(done.returncode, 2)
                 self.assertIn(f"{path}:4:1: unknown key 'probe.transprt'", done.stderr)
 
+    def test_a_pipe_as_configuration_is_read_to_its_end_and_not_waited_for_for_ever(self):
+        with Bench() as bench:
+            nobody = os.path.join(bench.folder, "pipe")
+            os.mkfifo(nobody)
+            done = weftd("--config", nobody, "--check-config")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"read {nobody}: ", done.stderr)
+            done = subprocess.run(["bash", "-c", f"{WEFTD} --check-config --config <(sleep 0.2; echo '[agent]')"],
+                                  text=True, capture_output=True, timeout=20, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_key_file_open_to_all_is_refused(self):
         with Bench() as bench:
             key = bench.write("key", "a" * 64, mode=0o644)

@@ -136,7 +136,8 @@ TEST_CASE("database: a second process on the same file is refused and nothing is
   REQUIRE(first.commit({batch(1)}, {}));
   const auto second = Database::open(folder / "weft.db", {}, kNow);
   REQUIRE_FALSE(second);
-  CHECK_THAT(second.error().context, ContainsSubstring("in use by another process"));
+  CHECK_THAT(second.error().context,
+             ContainsSubstring("store " + (folder / "weft.db")) && ContainsSubstring("in use by another process"));
 }
 
 TEST_CASE("database: what was committed is there again, in order", "[aggregator]") {
