@@ -126,7 +126,8 @@ class Channel:
     def _resolve(self, number: int, result: Result) -> None:
         with self._lock:
             entry = self._pending.pop(number, None)
-        if entry is not None:
+        # A caller may have given it up and cancelled it meanwhile.
+        if entry is not None and entry[0].set_running_or_notify_cancel():
             entry[0].set_result(result)
 
     def _fail_all(self, reason: str) -> None:

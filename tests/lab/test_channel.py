@@ -54,6 +54,12 @@ class Failures(ChannelCase):
             self.assertLess(time.monotonic(), deadline, "the command's child lives on")
             time.sleep(0.02)
 
+    def test_command_that_its_caller_gave_up_ends_without_harm_to_the_next(self):
+        given_up = self.channel.submit(["bash", "-c", "sleep 0.2"], 10)
+        self.assertTrue(given_up.cancel())
+        for _ in range(20):  # until its end has come in, and after
+            self.assertEqual(self.bash("sleep 0.05; echo on", 5).out, "on\n")
+
     def test_program_that_does_not_exist(self):
         result = self.channel.exec(["/no/such/program"], 5)
         self.assertEqual(result.rc, 125)
