@@ -51,8 +51,10 @@ std::vector<Result<HostAddress>> resolve_hosts(const std::vector<std::string>& t
     if (!calls[i]) {
       if (text.empty()) {
         out.push_back(make_error(Error::Kind::Invalid, "a host is empty text"));
+      } else if (const auto address = model::Gid::parse_unicast(text); !address) {
+        out.push_back(address.error());
       } else {
-        out.push_back(HostAddress{text, model::Gid::parse(text)->to_string()});
+        out.push_back(HostAddress{text, address->to_string()});
       }
       continue;
     }
@@ -62,6 +64,8 @@ std::vector<Result<HostAddress>> resolve_hosts(const std::vector<std::string>& t
       out.push_back(make_error(Error::Kind::Timeout, "host " + text + ": the name service does not answer"));
     } else if (!*found) {
       out.push_back(found->error());
+    } else if (const auto address = model::Gid::parse_unicast(**found); !address) {
+      out.push_back(make_error(Error::Kind::NotFound, "host " + text + ": " + address.error().context));
     } else {
       out.push_back(HostAddress{text, **found});
     }

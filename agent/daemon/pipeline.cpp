@@ -191,9 +191,10 @@ void Pipeline::add_peer_limitations(std::vector<model::Limitation>& out) const {
   std::size_t added = 0;
   for (const probes::PeerStatus& peer : peers_) {
     const bool barred = peer.state == probes::PeerState::Refused || peer.state == probes::PeerState::Unreachable;
-    if (!barred || peer.reason.empty() || ++added > kMaxPeerLimitations) continue;
+    const std::string& why = barred ? peer.reason : peer.send_error;
+    if (why.empty() || ++added > kMaxPeerLimitations) continue;
     const std::string host = peer.to.substr(0, peer.to.find('/'));
-    out.push_back({model::pair_subject(settings_.agent_name, host), peer.reason,
+    out.push_back({model::pair_subject(settings_.agent_name, host), why,
                    "weft ping " + host + " from this host shows the step that fails"});
   }
 }

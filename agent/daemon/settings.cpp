@@ -42,7 +42,7 @@ std::vector<model::PlanTarget> read_targets(ConfigTable& probe) {
     }
     target.to_address = row.required_text("address");
     if (!target.to_address.empty()) {
-      if (const auto address = model::Gid::parse(target.to_address); !address) {
+      if (const auto address = model::Gid::parse_unicast(target.to_address); !address) {
         row.reject("address", address.error().context);
       }
     }

@@ -85,4 +85,21 @@ Result<Gid> Gid::parse(std::string_view text) {
   return make_error(Error::Kind::Malformed, "'" + copy.substr(0, 64) + "' is no GID or IP address");
 }
 
+bool Gid::is_unicast() const {
+  if (is_zero()) return false;
+  if (!is_ipv4_mapped()) return raw[0] != 0xff;
+  const bool any = raw[12] == 0;                      // 0.0.0.0/8
+  const bool many = raw[12] >= 224 && raw[12] < 240;  // 224.0.0.0/4
+  const bool all = std::all_of(raw.begin() + 12, raw.end(), [](std::uint8_t byte) { return byte == 0xff; });
+  return !any && !many && !all;
+}
+
+Result<Gid> Gid::parse_unicast(std::string_view text) {
+  auto gid = parse(text);
+  if (gid && !gid->is_unicast()) {
+    return make_error(Error::Kind::Invalid, "'" + std::string(text) + "' is no address of one host");
+  }
+  return gid;
+}
+
 }  // namespace weft::model

@@ -32,6 +32,9 @@ struct Gid {
   std::string to_string() const;
   // Accepts what to_string writes and sysfs's eight groups of four hex digits.
   static Result<Gid> parse(std::string_view text);
+  // Of one host or device: neither the unspecified address, nor multicast, nor broadcast. Nothing is sent to others.
+  bool is_unicast() const;
+  static Result<Gid> parse_unicast(std::string_view text);
 };
 
 struct GidEntry {

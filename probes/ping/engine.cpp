@@ -202,6 +202,11 @@ class EngineImpl final : public Engine, private TransportEvents {
     std::vector<model::PathWindow> windows = folder_.take();
     std::move(windows.begin(), windows.end(), std::back_inserter(said_.windows));
     said_.peers = hello_.statuses();
+    for (const auto& [to, error] : prober_.send_errors()) {
+      for (PeerStatus& peer : said_.peers) {
+        if (peer.to == to) peer.send_error = error;
+      }
+    }
     if (responder_) said_.registered = responder_->registered();
     EngineStats stats = totals();
     stats.responder_low_water = least(std::exchange(low_water_, std::nullopt), said_.stats.responder_low_water);
@@ -341,7 +346,7 @@ class EngineImpl final : public Engine, private TransportEvents {
     // Acknowledgements go to the GID the hello names, so it must be the asker's own. On InfiniBand a GID is no IP
     // address, and there is nothing to compare.
     const bool comparable = hello->transport == WireTransport::Udp || hello->gid.is_ipv4_mapped();
-    if (comparable && hello->gid != from) return rejects_.count(Reject::AddressMismatch);
+    if (!hello->gid.is_unicast() || (comparable && hello->gid != from)) return rejects_.count(Reject::AddressMismatch);
     if (!hello_answers_.take(now)) return rejects_.count(Reject::Rate);
     std::array<std::uint8_t, kHelloBytes> buffer;
     const std::size_t size = encode(responder_->register_peer(*hello, now), options_.key, buffer);

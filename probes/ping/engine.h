@@ -82,6 +82,7 @@ struct PeerStatus {
   std::string transport, address;
   std::vector<std::uint16_t> return_ports;
   std::string answered_as;  // the name its hello answer gave: "h3/rxe0"; empty until then
+  std::string send_error;   // why no probe to it leaves this host; empty while some do
 };
 
 // Totals since the start, but where it says otherwise. Losses and CE marks are counted as their windows close.

@@ -55,7 +55,7 @@ std::uint64_t HelloClient::add(const model::PlanTarget& target, Nanos now) {
   peer.to = target.to;
   peer.address_text = target.to_address;
   peer.port = port;
-  const auto address = model::Gid::parse(target.to_address);
+  const auto address = model::Gid::parse_unicast(target.to_address);
   if (address) {
     peer.address = *address;
     due_at(peer, now);

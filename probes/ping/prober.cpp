@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::uint8_t kEct0 = 0x02;
 constexpr unsigned kTimeoutsUntilSuspect = 3;
+constexpr unsigned kNotSentUntilTold = 5;
 constexpr Nanos kSilenceUntilSuspect = kSecond;
 constexpr Nanos kRememberNs = 10 * kSecond;     // after the timeout: how late a late answer may be
 constexpr std::size_t kMaxRecords = 8192;       // of one session
@@ -237,6 +238,7 @@ void Prober::local_error(Session& session, std::uint64_t sequence, Record& recor
                          const std::string& error) {
   record.state = State::NotSent;
   ++stats_.local_errors;
+  if (session.not_sent_in_a_row++ == 0) session.send_error = error;
   folder_.aside(key_of(session, record), record.epoch, now, Aside::LocalError);
   report(session, sequence, record, ProbeResult::LocalError, error);
 }
@@ -287,6 +289,7 @@ void Prober::take_ack(Session& session, Record& record, const ProbePacket& ack, 
   session.last_acked = std::max(session.last_acked, ack.sequence);
   session.last_ack_ns = now;
   session.timeouts_in_a_row = 0;
+  session.not_sent_in_a_row = 0;
   learn_received(session, ack);
   if (ack.responder_delay_ns && *ack.responder_delay_ns < static_cast<std::uint64_t>(INT64_MAX)) {
     record.delay_ns = static_cast<Nanos>(*ack.responder_delay_ns);
@@ -427,6 +430,7 @@ void Prober::time_out(Session& session, std::uint64_t sequence, Record& record, 
     return local_error(session, sequence, record, now, "dropped on its way: more than the path MTU, learned since");
   }
   record.state = State::TimedOut;
+  session.not_sent_in_a_row = 0;
   const auto key = key_of(session, record);
   if (record.tainted) {
     folder_.aside(key, record.epoch, now, Aside::Overslept);
@@ -458,6 +462,14 @@ std::optional<Nanos> Prober::next_deadline() {
   std::optional<Nanos> next = pacer_.next_due();
   if (!in_flight_.empty() && (!next || *next > in_flight_.front().deadline_ns)) next = in_flight_.front().deadline_ns;
   return next;
+}
+
+std::map<std::string, std::string> Prober::send_errors() const {
+  std::map<std::string, std::string> errors;
+  for (const auto& [id, session] : sessions_) {
+    if (session->not_sent_in_a_row >= kNotSentUntilTold) errors[session->to] = session->send_error;
+  }
+  return errors;
 }
 
 std::size_t Prober::remembered() const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,6 +70,8 @@ class Prober {
   std::optional<Nanos> next_deadline();
 
   const ProberStats& stats() const { return stats_; }
+  // Why nothing is sent, in words, by PlanTarget::to; only targets to which nothing is.
+  std::map<std::string, std::string> send_errors() const;
   // Probes kept, in flight or for late answers; bounded.
   std::size_t remembered() const;
   // Ends of probes since the last call, when wanted.
@@ -112,6 +115,8 @@ class Prober {
     std::uint64_t last_acked = 0;
     Nanos last_ack_ns = 0;
     unsigned timeouts_in_a_row = 0;
+    unsigned not_sent_in_a_row = 0;
+    std::string send_error;  // the first of those
     std::uint64_t next_sequence() const { return first_sequence + records.size(); }
     Record* record(std::uint64_t sequence);
   };

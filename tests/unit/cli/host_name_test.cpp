@@ -45,6 +45,12 @@ TEST_CASE("a name that hangs takes no time from the others, and the order is the
   CHECK(hosts[3]->address == "10.0.4.2");
 }
 
+TEST_CASE("no host is at an address of nobody or of many, given or looked up", "[cli]") {
+  const LookUp careless = [](const std::string&) -> Result<std::string> { return std::string("0.0.0.0"); };
+  CHECK(resolve_host("224.0.0.1", kSecond, careless).error().message() == "'224.0.0.1' is no address of one host");
+  CHECK(resolve_host("h9", kSecond, careless).error().message() == "host h9: '0.0.0.0' is no address of one host");
+}
+
 TEST_CASE("what the look-up says is passed on, and an address asks nobody", "[cli]") {
   const LookUp failing = [](const std::string& name) -> Result<std::string> {
     return make_error(Error::Kind::NotFound, "host " + name + ": unknown");

@@ -406,17 +406,22 @@ TEST_CASE("pipeline: a new session hears inventory and traces again", "[agent]")
   CHECK(rig.aggregator.of<model::PathTrace>() == std::vector<model::PathTrace>{trace});
 }
 
-TEST_CASE("pipeline: a peer that refuses is a limitation with its reason, one that is silent is not", "[agent]") {
+TEST_CASE("pipeline: a peer that refuses, or that nothing can be sent to, is a limitation; one that is silent is not",
+          "[agent]") {
   Rig rig;
   rig.inventory(inventory_with({"rxe0"}));
-  rig.devices["rxe0"].peers = {{"h3/rxe0", probes::PeerState::Refused, "wrong key", 0, "rdma", "10.0.3.2", {}},
-                               {"h4/rxe0", probes::PeerState::Hello, "no answer yet", 0, "rdma", "10.0.4.2", {}}};
+  rig.devices["rxe0"].peers = {
+      {"h3/rxe0", probes::PeerState::Refused, "wrong key", 0, "rdma", "10.0.3.2", {}},
+      {"h4/rxe0", probes::PeerState::Hello, "no answer yet", 0, "rdma", "10.0.4.2", {}},
+      {"h5/rxe0", probes::PeerState::Ready, "", 7, "rdma", "10.0.5.2", {}, "", "no such port"}};
   rig.second();
   rig.second();
   const auto limitations = rig.aggregator.of<model::Inventory>().back().limitations;
-  REQUIRE(limitations.size() == 1);
+  REQUIRE(limitations.size() == 2);
   CHECK(limitations[0].subject == "pair:h1>h3");
   CHECK(limitations[0].why == "wrong key");
+  CHECK(limitations[1].subject == "pair:h1>h5");
+  CHECK(limitations[1].why == "no such port");
 }
 
 TEST_CASE("pipeline: without CAP_NET_RAW nothing is traced, which is said with the way out, and probing goes on",

@@ -58,6 +58,7 @@ TEST_CASE("settings: every bad value is refused with file, line and column", "[a
       {"[probe]\ntimeout = \"1h\"\n", "must be from 10ms to 10000ms"},
       {"[[probe.targets]]\nname = \"h3\"\naddress = \"10.0.0.3\"\n", "must be HOST/DEVICE"},
       {"[[probe.targets]]\nname = \"h3/rxe0\"\naddress = \"ten\"\n", "is no GID or IP address"},
+      {"[[probe.targets]]\nname = \"h3/rxe0\"\naddress = \"224.0.0.1\"\n", "is no address of one host"},
       {"[[probe.targets]]\naddress = \"10.0.0.3\"\n", "'probe.targets.name': must be set"},
       {"[trace]\nrate = 0\n", "'trace.rate'"},
       {"[log]\nlevel = \"loud\"\n", "must be one of debug, info, warning, error"},

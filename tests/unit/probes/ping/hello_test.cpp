@@ -106,6 +106,12 @@ TEST_CASE("hello: an address that is none, or cannot be sent to, is said", "[pin
   f.client->suspect(100, f.clock.monotonic_ns());
   CHECK_FALSE(f.client->next_due());
 
+  Fixture many;
+  many.add("h3/rxe0", "ff02::1");
+  many.run(5 * kSecond);
+  CHECK(many.asked.empty());
+  CHECK_THAT(many.status().reason, ContainsSubstring("'ff02::1' is no address of one host"));
+
   Fixture g;
   g.refuse = errno_error(ENETUNREACH, "sending a hello to 10.0.3.2:47910");
   g.add();

@@ -612,6 +612,12 @@ TEST_CASE("prober: an acknowledgement port the responder does not have is said, 
   CHECK(sim.outcomes[0].result == ProbeResult::LocalError);
   CHECK(sim.outcomes[0].error == "h3/rxe0 has no acknowledgement port 51009; it offers 51001");
   CHECK(sim.total().sent == 0);
+  const std::string& said = sim.outcomes[0].error;
+  CHECK(sim.prober->send_errors() == std::map<std::string, std::string>{{"h3/rxe0", said}});
+  sim.target(10, 0, 51001);
+  sim.run(kSecond);
+  REQUIRE(sim.count(ProbeResult::Ok) > 0);
+  CHECK(sim.prober->send_errors().empty());
 }
 
 TEST_CASE("prober: where ports are chosen by flow label, any acknowledgement port can be asked for", "[ping]") {
