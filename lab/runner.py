@@ -183,8 +183,9 @@ class Runner:
             self._finish_steps(running, now, result)
             if world.api_expected():
                 try:
-                    new = observer.update(world.findings(), now, self._clock.time())
+                    findings = world.findings()
                     answered = self._clock.monotonic()
+                    new = observer.update(findings, answered - start, self._clock.time())
                     for observation in new:
                         world.say(f"{now:5.1f} s: found {describe(observation.finding)}")
                 except (ApiError, KeyError, TypeError) as error:
