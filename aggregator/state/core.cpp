@@ -115,6 +115,13 @@ void Core::excuse_awaited(Nanos now) {
   for (const std::string& agent : awaited_) localiser_->on_contact(agent, now);
 }
 
+// An agent whose batches the store does not take sends no more after a while: its silence is ours.
+void Core::excuse_held_up(Nanos now) {
+  for (const auto& [agent, session] : sessions_.all()) {
+    if (session.link != nullptr && session.judged > session.stored) localiser_->on_contact(agent, now);
+  }
+}
+
 void Core::handle(Message&& message) {
   std::visit([this](auto& body) { on(body); }, message);
 }
@@ -404,6 +411,7 @@ void Core::end_streams_that_must_send_again() {
 void Core::tick() {
   const Nanos now = clock_.monotonic_ns();
   excuse_awaited(now);
+  excuse_held_up(now);
   const std::vector<model::Finding> found = verdicts(now);
   apply(tracker_.step(found, now, clock_.wall_ns(), localiser_->blind()));
   const StoreStatus store = store_.status();

@@ -72,6 +72,7 @@ class Core {
   bool take_agent_finding(const std::string& agent, const model::Finding& finding, Nanos received);
   void feed_evidence(const Recovered& recovered);
   void excuse_awaited(Nanos now);
+  void excuse_held_up(Nanos now);
   Nanos to_monotonic(Nanos wall_ns) const;
   std::vector<model::Finding> verdicts(Nanos now);
   void apply(std::vector<detect::FindingChange> changes);

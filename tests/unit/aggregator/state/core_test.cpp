@@ -188,6 +188,22 @@ TEST_CASE("core: with no room in the store judging goes on, and once it works th
   CHECK(f.store.batches.back().sequence == 1);
 }
 
+TEST_CASE("core: an agent that waits for a store that is full or stands still is not called silent", "[aggregator]") {
+  Fixture f;
+  const bool full = GENERATE(true, false);  // or it takes batches and stores none
+  auto waits = f.open("h1");
+  auto quiet = f.open("h2");
+  f.store.room = f.store.state.acknowledging = !full;
+  f.batch(waits, 1, {window()});
+  const long before = f.calls("contact h1");
+  f.run(10);
+  CHECK(f.calls("contact h1") == before + 10);
+  CHECK(f.calls("contact h2") == 1);  // owes nothing and says nothing
+  f.core->handle(Stored{{{"h1", 1, 1, 0, 1, 1}}});
+  f.run(10);
+  CHECK(f.calls("contact h1") == before + 10);
+}
+
 TEST_CASE("core: a finding is in the store before it is published, also when the disk refuses", "[aggregator]") {
   Fixture f;
   f.store.saves = false;
