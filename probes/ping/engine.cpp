@@ -202,10 +202,9 @@ class EngineImpl final : public Engine, private TransportEvents {
     std::vector<model::PathWindow> windows = folder_.take();
     std::move(windows.begin(), windows.end(), std::back_inserter(said_.windows));
     said_.peers = hello_.statuses();
-    for (const auto& [to, error] : prober_.send_errors()) {
-      for (PeerStatus& peer : said_.peers) {
-        if (peer.to == to) peer.send_error = error;
-      }
+    const auto errors = prober_.send_errors();
+    for (PeerStatus& peer : said_.peers) {
+      if (const auto error = errors.find(peer.to); error != errors.end()) peer.send_error = error->second;
     }
     if (responder_) said_.registered = responder_->registered();
     EngineStats stats = totals();
