@@ -389,11 +389,14 @@ class MeshFaultyWire(NetworkTest):
         self.add_node("b")
         Wire(self, self.name("a"), "10.99.0.1/30", self.name("b"), "10.99.0.2/30", {"a>b": {"drop_every": 3}})
         responder(self, "10.99.0.2", 47910, netns=self.name("b"))
-        done = weft("mesh", "--direct", "--transport", "udp", "--for", "3s", "--ports", 4, "10.99.0.2",
-                    netns=self.name("a"))
+        # Probes that are lost while this host is late itself do not count, and the share says so: measured again.
+        for _ in range(20):
+            done = weft("mesh", "--direct", "--transport", "udp", "--for", "3s", "--ports", 4, "10.99.0.2",
+                        netns=self.name("a"))
+            if "late itself" not in done.stdout:
+                break
         self.assertEqual(done.returncode, 1, done.stdout)
-        # A third, less what a machine short of CPU cannot judge: probes lost while it was late itself do not count.
-        self.assertRegex(done.stdout, r"loss +([1-9]|[12]\d|3\d) %")
+        self.assertRegex(done.stdout, r"loss +3\d %")
 
     def test_ctrl_c_prints_what_was_measured_so_far(self):
         self.add_node("a")
