@@ -5,8 +5,13 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "lib/base/fd.h"
 #include "tests/unit/catch.h"
@@ -36,5 +41,27 @@ inline std::string ask(int port, const std::string& words) {
   }
   return answer;
 }
+
+// Sends a byte on each of the sockets again and again, as a client does that is slow on purpose, until it is destroyed.
+// The sockets stay the caller's and must outlive it.
+class Drip {
+ public:
+  explicit Drip(std::vector<int> sockets, std::chrono::milliseconds pace = std::chrono::milliseconds(20))
+      : thread_([sockets = std::move(sockets), pace, end = enough_.get_future()] {
+          do {
+            for (const int socket : sockets) ::send(socket, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+          } while (end.wait_for(pace) == std::future_status::timeout);
+        }) {}
+  ~Drip() {
+    enough_.set_value();
+    thread_.join();
+  }
+  Drip(const Drip&) = delete;
+  Drip& operator=(const Drip&) = delete;
+
+ private:
+  std::promise<void> enough_;
+  std::thread thread_;
+};
 
 }  // namespace weft::test

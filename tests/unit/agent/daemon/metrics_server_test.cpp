@@ -2,8 +2,7 @@
 
 #include <httplib.h>
 
-#include <atomic>
-#include <thread>
+#include <vector>
 
 #include "tests/unit/raw_client.h"
 
@@ -25,23 +24,18 @@ TEST_CASE("metrics server: 500 half-open requests keep no scrape from its answer
   const auto server = MetricsServer::start({"127.0.0.1", 0}, clock);
   REQUIRE(server);
   std::vector<Fd> held;
-  for (int i = 0; i < 500; ++i) held.push_back(test::say((*server)->port(), "GET / HTTP/1.1\r\nX: "));
-  std::atomic<bool> enough = false;
-  std::thread drip([&] {
-    while (!enough) {
-      // Every other one sends a byte now and then.
-      for (std::size_t i = 0; i < held.size(); i += 2) ::send(held[i].get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    }
-  });
+  std::vector<int> dripping;  // every other one
+  for (int i = 0; i < 500; ++i) {
+    held.push_back(test::say((*server)->port(), "GET / HTTP/1.1\r\nX: "));
+    if (i % 2 == 0) dripping.push_back(held.back().get());
+  }
+  const test::Drip drip(dripping, std::chrono::milliseconds(200));
   httplib::Client client("127.0.0.1", (*server)->port());
   client.set_connection_timeout(60);
   client.set_read_timeout(60);
   const auto first = client.Get("/metrics");
   (*server)->publish({}, true, "");
   const auto second = client.Get("/metrics");
-  enough = true;
-  drip.join();
   REQUIRE(first);
   CHECK(first->status == 200);
   REQUIRE(second);

@@ -1,6 +1,5 @@
 #include "lib/http/bounded_server.h"
 
-#include <atomic>
 #include <future>
 #include <thread>
 #include <vector>
@@ -9,6 +8,7 @@
 
 using weft::http::BoundedServer;
 using weft::http::ConnectionLimits;
+using weft::test::Drip;
 using weft::test::say;
 
 namespace {
@@ -43,10 +43,10 @@ struct Fixture {
     out.set_read_timeout(kDeadline);
     return out;
   }
-  bool cut_within_deadline(std::uint64_t many) const {
-    const auto end = std::chrono::steady_clock::now() + kDeadline;
-    while (server.cut() < many && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(5));
-    return server.cut() == many;
+  // Of a server with one thread: only when it has ended the client before.
+  bool serves_the_next() {
+    const auto answer = client().Get("/digits");
+    return answer && answer->status == 200;
   }
 };
 
@@ -59,17 +59,10 @@ TEST_CASE("bounded server: 64 clients that drip their requests keep nobody else 
   limits.request = kNever;  // only impatience ends them here
   Fixture f(limits);
   std::vector<weft::Fd> slow;
-  for (int i = 0; i < 64; ++i) slow.push_back(say(f.port, "GET /dig"));
-  std::atomic<bool> enough = false;
-  std::thread drip([&] {
-    while (!enough) {
-      for (const weft::Fd& one : slow) ::send(one.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-      std::this_thread::sleep_for(milliseconds(20));
-    }
-  });
+  std::vector<int> sockets;
+  for (int i = 0; i < 64; ++i) sockets.push_back(slow.emplace_back(say(f.port, "GET /dig")).get());
+  const Drip drip(sockets);
   const auto answer = f.client().Get("/digits");
-  enough = true;
-  drip.join();
   REQUIRE(answer);
   CHECK(answer->status == 200);
   CHECK(f.server.cut() > 0);
@@ -77,23 +70,25 @@ TEST_CASE("bounded server: 64 clients that drip their requests keep nobody else 
 
 TEST_CASE("bounded server: a request that never ends has one time for all of it", "[http]") {
   ConnectionLimits limits;
+  limits.threads = 1;
+  limits.patience = kNever;
   limits.request = milliseconds(200);
   Fixture f(limits);
   const weft::Fd slow = say(f.port, "GET /digits HTTP/1.1\r\nX: ");
-  char byte = 0;
-  while (::send(slow.get(), "x", 1, MSG_NOSIGNAL) == 1) {
-    if (::recv(slow.get(), &byte, 1, MSG_DONTWAIT) == 0) break;
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  CHECK(f.cut_within_deadline(1));
+  const Drip drip({slow.get()});
+  REQUIRE(f.serves_the_next());
+  CHECK(f.server.cut() == 1);
 }
 
 TEST_CASE("bounded server: an answer that nobody takes ends, and is counted", "[http]") {
   ConnectionLimits limits;
+  limits.threads = 1;
+  limits.patience = kNever;
   limits.answer = milliseconds(200);
   Fixture f(limits);
   const weft::Fd slow = say(f.port, "GET /large HTTP/1.1\r\n\r\n");
-  CHECK(f.cut_within_deadline(1));
+  REQUIRE(f.serves_the_next());
+  CHECK(f.server.cut() == 1);
 }
 
 TEST_CASE("bounded server: it stops at once, whatever is held and waits", "[http]") {
