@@ -4,6 +4,7 @@
 #include <set>
 
 #include "lib/base/config.h"
+#include "lib/model/device.h"
 #include "lib/model/subject.h"
 
 namespace weft::localise {
@@ -71,10 +72,14 @@ Result<Topology> Topology::parse(std::string_view toml, const std::string& file_
     const std::size_t index = topology.links_.size();
     for (const auto& [key, node, addresses] : {std::tuple{"a_addresses", &link.a, &link.a_addresses},
                                                std::tuple{"b_addresses", &link.b, &link.b_addresses}}) {
-      for (const std::string& address : *addresses) {
-        if (!model::valid_name(address)) {
-          row.reject(key, "'" + address + "' is no address");
-        } else if (!topology.node_by_address_.emplace(address, *node).second) {
+      for (std::string& address : *addresses) {
+        const auto parsed = model::Gid::parse_unicast(address);
+        if (!parsed) {
+          row.reject(key, parsed.error().context + "; write those of the interface, like 10.0.1.2 or fd00::2");
+          continue;
+        }
+        address = parsed->to_string();  // as routers' answers are written: FD00:0::1 is fd00::1
+        if (!topology.node_by_address_.emplace(address, *node).second) {
           row.reject(key, "address " + address + " is used twice");
         }
         topology.link_by_address_.emplace(address, index);

@@ -28,14 +28,15 @@ struct Switch {
 // An undirected cable between two ends. A host's end is "HOST/DEVICE", a switch's its name.
 struct Link {
   std::string a, b;
-  std::vector<std::string> a_addresses, b_addresses;  // IP text of the interfaces at either end
+  std::vector<std::string> a_addresses, b_addresses;  // of the interfaces at either end, as Gid::to_string()
 };
 
 class Topology {
  public:
   Topology() = default;
   // TOML: fabric = "x"; [[switch]] name, tier; [[host]] name, rail, pod; [[link]] a, b, a_addresses, b_addresses.
-  // Unknown keys, duplicate names, links to unknown nodes and addresses used twice are errors with line and column.
+  // Unknown keys, duplicate names, links to unknown nodes, and addresses that are none or are used twice are errors
+  // with line and column.
   static Result<Topology> parse(std::string_view toml, const std::string& file_name);
 
   bool empty() const { return links_.empty(); }
@@ -45,7 +46,7 @@ class Topology {
   const std::vector<Link>& links() const { return links_; }
   // Nothing said of a host that is not in the file.
   HostPlace place_of(const std::string& host) const;
-  // Node ("s1", "h1/rxe0") that owns the address.
+  // Node ("s1", "h1/rxe0") that owns the address, asked for as Gid::to_string() writes it.
   std::optional<std::string> node_of(const std::string& address) const;
   // Index in links() of the cable that the address is an end of: tells parallel cables apart.
   std::optional<std::size_t> link_of(const std::string& address) const;

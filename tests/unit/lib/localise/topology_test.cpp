@@ -61,6 +61,26 @@ TEST_CASE("an address at two places is refused", "[topology]") {
              ContainsSubstring("address 10.1.1.2 is used twice"));
 }
 
+TEST_CASE("an address that is none, or that no interface has, is refused with its place", "[topology]") {
+  for (const char* address :
+       {"10.0.0", "s1-l1", "10.1.1.3/24", "fd00::1%eth0", "", "0.0.0.0", "224.0.0.5", "ff02::1"}) {
+    CAPTURE(address);
+    const std::string error =
+        error_of(kGood + "[[link]]\na = \"l1\"\nb = \"s1\"\nb_addresses = [\"" + address + "\"]\n");
+    CHECK_THAT(error,
+               ContainsSubstring("fabric.toml:25:15: 'link.b_addresses': '" + std::string(address) + "' is no "));
+  }
+}
+
+TEST_CASE("an address is the same however it is written", "[topology]") {
+  const std::string again = kGood + "[[link]]\na = \"l1\"\nb = \"s1\"\na_addresses = [\"FD00:0:0::%\"]\n";
+  const auto written = [&](char last) { return std::string(again).replace(again.find('%'), 1, 1, last); };
+  CHECK_THAT(error_of(written('1')), ContainsSubstring("address fd00::1 is used twice"));
+  const auto parsed = Topology::parse(written('7'), "fabric.toml");
+  REQUIRE(parsed.has_value());
+  CHECK(parsed->node_of("fd00::7") == "l1");
+}
+
 TEST_CASE("a tier that is no tier is refused", "[topology]") {
   CHECK_THAT(error_of("[[switch]]\nname = \"x\"\ntier = \"lead\"\n"), ContainsSubstring("must be one of"));
 }
