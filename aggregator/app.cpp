@@ -7,6 +7,7 @@
 #include "aggregator/ingest/grpc_server.h"
 #include "aggregator/state/core.h"
 #include "aggregator/store/writer.h"
+#include "lib/base/host_port.h"
 #include "lib/base/log.h"
 
 namespace weft::aggregator {
@@ -20,9 +21,9 @@ constexpr std::size_t kMaxPendingBytes = 64 * 1024 * 1024;
 // Judging is not put off by a flood of messages for longer than this many.
 constexpr unsigned kDrain = 4096;
 
-void warn_if_remote(const std::string& address, const char* what) {
-  const auto where = split_address(address);
-  if (where && !is_loopback(where->first)) {
+void warn_if_remote(const std::string& address, std::uint16_t usual_port, const char* what) {
+  const auto where = parse_host_port(address, usual_port);
+  if (where && !is_loopback(where->host)) {
     log::warning("listen", "reachable from elsewhere without TLS or authentication: trusted networks only",
                  {{"what", what}, {"address", address}});
   }
@@ -67,8 +68,8 @@ Result<std::unique_ptr<App>> App::start(AggregatorConfig config, const std::stri
                                       *impl->writer, queue, clock);
   impl->core->restore(*recovered);
 
-  warn_if_remote(impl->config.listen_grpc, "grpc");
-  warn_if_remote(impl->config.listen_http, "http");
+  warn_if_remote(impl->config.listen_grpc, kUsualGrpcPort, "grpc");
+  warn_if_remote(impl->config.listen_http, kUsualHttpPort, "http");
   Core& judging = *impl->core;
   auto http = HttpServer::start(
       impl->config.listen_http, HttpLimits{}, [&judging] { return judging.snapshot(); }, queue, clock, version);

@@ -1,6 +1,7 @@
 // What weft-aggregator is told: a strict TOML file, then flags. Pure but for reading the two files through the seam.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,8 @@
 #include "lib/localise/topology.h"
 
 namespace weft::aggregator {
+
+inline constexpr std::uint16_t kUsualGrpcPort = 7471, kUsualHttpPort = 7470;
 
 struct AggregatorConfig {
   std::string fabric = "default";

@@ -95,7 +95,7 @@ class Daemon {
     pipeline_ = std::make_unique<Pipeline>(std::move(settings), std::move(identity), std::move(parts));
   }
 
-  int run(const ListenAddress& listen) {
+  int run(const HostPort& listen) {
     auto server = MetricsServer::start(listen, clock_);
     if (!server) {
       log::error("daemon", "cannot start", {{"reason", server.error().message()}});
@@ -395,7 +395,7 @@ int run_daemon(const DaemonOptions& options, Settings settings) {
   if (!options.log_level.empty()) log::parse_level(options.log_level, settings.log_level);
   log::set_level(settings.log_level);
   ::signal(SIGPIPE, SIG_IGN);
-  const ListenAddress listen = settings.metrics;
+  const HostPort listen = settings.metrics;
   Daemon daemon(options, std::move(settings));
   return daemon.run(listen);
 }

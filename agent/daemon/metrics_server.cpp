@@ -37,7 +37,7 @@ struct MetricsServer::Impl {
   std::string reason = "starting";
 };
 
-Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const ListenAddress& listen, const Clock& clock) {
+Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const HostPort& listen, const Clock& clock) {
   auto impl = std::make_unique<Impl>(clock);
   http::BoundedServer& server = impl->server;
   server.set_payload_max_length(4096);

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/daemon/settings.h"
 #include "lib/base/clock.h"
+#include "lib/base/host_port.h"
 #include "lib/base/result.h"
 #include "lib/model/metric.h"
 
@@ -17,7 +17,7 @@ namespace weft::agent {
 class MetricsServer {
  public:
   // Bound when it returns; an error names the address (taken, no permission). clock outlives the server.
-  static Result<std::unique_ptr<MetricsServer>> start(const ListenAddress& listen, const Clock& clock);
+  static Result<std::unique_ptr<MetricsServer>> start(const HostPort& listen, const Clock& clock);
   ~MetricsServer();
 
   std::uint16_t port() const;

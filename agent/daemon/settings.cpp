@@ -1,9 +1,8 @@
 #include "agent/daemon/settings.h"
 
-#include <arpa/inet.h>
 #include <sys/stat.h>
 
-#include <charconv>
+#include <algorithm>
 
 #include "lib/base/config.h"
 #include "lib/model/device.h"
@@ -14,6 +13,7 @@ namespace weft::agent {
 namespace {
 
 constexpr std::size_t kMaxStaticTargets = 1024;
+constexpr std::uint16_t kAggregatorPort = 7471;
 
 // A key that others on the host can read is no secret. Symbolic links are followed: the file itself counts.
 std::string key_file_problem(const std::string& path) {
@@ -47,6 +47,14 @@ std::vector<model::PlanTarget> read_targets(ConfigTable& probe) {
       }
     }
     target.from_device = row.text("from");
+    const bool twice = std::any_of(targets.begin(), targets.end(), [&](const model::PlanTarget& other) {
+      const bool apart = !target.from_device.empty() && !other.from_device.empty() &&
+                         target.from_device != other.from_device;  // without one it is every device
+      return target.to == other.to && !apart;
+    });
+    if (!target.to.empty() && twice) {
+      row.reject("name", "'" + target.to + "' is a target already: say it once, or from another device each with from");
+    }
     target.hello_port = static_cast<std::uint16_t>(row.integer("hello_port", probes::kDefaultHelloPort, 1, 65535));
     const auto ports = row.integer("ports", 4, 1, 256);
     const double rate = row.number("probes_per_s", 10, 0.01, 10'000);
@@ -101,7 +109,7 @@ void read_key(const FileReader& files, ConfigTable fabric, Settings& out) {
 }
 
 void read_metrics(ConfigTable metrics, Settings& out) {
-  const auto listen = parse_listen(metrics.text("listen", "127.0.0.1:9435"));
+  const auto listen = parse_host_port(metrics.text("listen", "127.0.0.1:9435"), 9435);
   const bool allow_remote = metrics.boolean("allow_remote", false);
   if (!listen) {
     metrics.reject("listen", listen.error().context);
@@ -120,12 +128,11 @@ void read_aggregator(ConfigTable aggregator, Settings& out) {
     aggregator.reject("address", "must be HOST:PORT of the agents' port, like 10.0.0.1:7471, and no URL");
     return;
   }
-  const std::size_t colon = out.aggregator_address.rfind(':');
-  unsigned port = 0;
-  const char* end = out.aggregator_address.data() + out.aggregator_address.size();
-  if (colon == std::string::npos || colon == 0 ||
-      std::from_chars(out.aggregator_address.data() + colon + 1, end, port).ptr != end || port == 0 || port > 65535) {
-    aggregator.reject("address", "must be HOST:PORT, like 10.0.0.1:7471, or empty to run alone");
+  const auto where = parse_host_port(out.aggregator_address, kAggregatorPort);
+  if (!where) {
+    aggregator.reject("address", where.error().context + "; or empty to run alone");
+  } else if (where->port == 0) {
+    aggregator.reject("address", "must be HOST:PORT with the port that agents connect to, like 10.0.0.1:7471");
   }
 }
 
@@ -139,6 +146,7 @@ Result<Settings> read(const FileReader& files, Config config, const std::string&
                              "' is no name for subjects: 1 to 253 letters, digits and . _ - : %");
   }
   out.state_dir = agent.text("state_dir", "/var/lib/weftd");
+  if (out.state_dir.empty()) agent.reject("state_dir", "must be a folder that weftd may write to, like /var/lib/weftd");
   ConfigTable fabric = root.table("fabric");
   out.fabric_name = fabric.text("name", "default");
   if (!model::valid_name(out.fabric_name)) fabric.reject("name", "1 to 253 letters, digits and . _ - : %");
@@ -157,31 +165,6 @@ Result<Settings> read(const FileReader& files, Config config, const std::string&
 }
 
 }  // namespace
-
-Result<ListenAddress> parse_listen(const std::string& text) {
-  const auto bad = [&] {
-    return make_error(Error::Kind::Invalid, "'" + text.substr(0, 64) + "' is no ADDRESS:PORT, like 127.0.0.1:9435");
-  };
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return bad();
-  ListenAddress out;
-  out.host = text.substr(0, colon);
-  if (out.host.size() > 2 && out.host.front() == '[' && out.host.back() == ']') {
-    out.host = out.host.substr(1, out.host.size() - 2);
-  } else if (out.host.find(':') != std::string::npos) {
-    return bad();
-  }
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, out.port);
-  if (out.host.empty() || parsed.ec != std::errc{} || parsed.ptr != end) return bad();
-  return out;
-}
-
-bool is_loopback(const std::string& host) {
-  in_addr v4{};
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
-  return host == "::1" || host == "localhost";
-}
 
 Result<Settings> load_settings(const FileReader& files, const std::string& path, const std::string& host_name) {
   auto config = Config::load(files, path);

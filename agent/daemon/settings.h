@@ -8,6 +8,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/files.h"
+#include "lib/base/host_port.h"
 #include "lib/base/log.h"
 #include "lib/base/result.h"
 #include "lib/model/plan.h"
@@ -16,12 +17,6 @@
 namespace weft::agent {
 
 enum class TransportChoice : std::uint8_t { Auto, Rdma, Udp };
-
-struct ListenAddress {
-  std::string host;
-  std::uint16_t port = 0;
-  bool operator==(const ListenAddress&) const = default;
-};
 
 struct ProbeSettings {
   TransportChoice transport = TransportChoice::Auto;
@@ -45,8 +40,8 @@ struct Settings {
   std::string fabric_name;
   std::string key_file;  // empty: the well-known key
   probes::FabricKey key;
-  std::string aggregator_address;  // "host:port"; empty: run alone
-  ListenAddress metrics{"127.0.0.1", 9435};
+  std::string aggregator_address;       // "host:port"; empty: run alone
+  HostPort metrics{"127.0.0.1", 9435};  // port 0: any free one
   ProbeSettings probe;
   bool trace_enabled = true;
   double trace_probes_per_s = 50;
@@ -58,9 +53,5 @@ struct Settings {
 Result<Settings> load_settings(const FileReader& files, const std::string& path, const std::string& host_name);
 Result<Settings> parse_settings(const FileReader& files, const std::string& toml, const std::string& file_name,
                                 const std::string& host_name);
-
-// "127.0.0.1:9435", "[::1]:9435"; the port may be 0 (any free one).
-Result<ListenAddress> parse_listen(const std::string& text);
-bool is_loopback(const std::string& host);
 
 }  // namespace weft::agent

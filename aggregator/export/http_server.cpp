@@ -1,18 +1,18 @@
 #include "aggregator/export/http_server.h"
 
-#include <arpa/inet.h>
 #include <httplib.h>
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <condition_variable>
 #include <future>
 #include <mutex>
 #include <thread>
 
+#include "aggregator/config.h"
 #include "aggregator/export/api_json.h"
 #include "aggregator/export/metrics_page.h"
+#include "lib/base/host_port.h"
 #include "lib/base/log.h"
 #include "lib/metrics/exposition.h"
 
@@ -266,12 +266,12 @@ HttpServer::~HttpServer() {
 Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& address, HttpLimits limits,
                                                       GetSnapshot snapshot, MessageQueue& queue, const Clock& clock,
                                                       std::string version) {
-  const auto where = split_address(address);
+  const auto where = parse_host_port(address, kUsualHttpPort);
   if (!where) return where.error();
   auto impl = std::make_unique<Impl>(limits, std::move(snapshot), queue, clock, std::move(version));
   impl->set_up();
-  impl->port = where->second == 0 ? impl->server.bind_to_any_port(where->first)
-                                  : (impl->server.bind_to_port(where->first, where->second) ? where->second : -1);
+  impl->port = where->port == 0 ? impl->server.bind_to_any_port(where->host)
+                                : (impl->server.bind_to_port(where->host, where->port) ? where->port : -1);
   if (impl->port <= 0) {
     return make_error(Error::Kind::Invalid, "cannot serve HTTP on " + address +
                                                 ": address in use or not local; see [listen] http or "
@@ -295,31 +295,6 @@ bool HttpServer::stop(std::chrono::milliseconds wait) {
   impl_->server.stop();
   std::unique_lock lock(impl_->mutex);
   return impl_->ended.wait_for(lock, wait, [&] { return impl_->done; });
-}
-
-Result<std::pair<std::string, int>> split_address(const std::string& address) {
-  const auto bad = [&] {
-    return make_error(Error::Kind::Invalid, "\"" + address + "\" is no HOST:PORT, like 127.0.0.1:7470 or [::1]:7470");
-  };
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0) return bad();
-  std::string host = address.substr(0, colon);
-  if (host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find(':') != std::string::npos) {
-    return bad();
-  }
-  int port = -1;
-  const char* end = address.data() + address.size();
-  const auto [stop, error] = std::from_chars(address.data() + colon + 1, end, port);
-  if (error != std::errc{} || stop != end || port < 0 || port > 65535 || host.empty()) return bad();
-  return std::pair{host, port};
-}
-
-bool is_loopback(const std::string& host) {
-  in_addr address{};
-  if (::inet_pton(AF_INET, host.c_str(), &address) == 1) return (ntohl(address.s_addr) >> 24) == 127;
-  return host == "localhost" || host == "::1";
 }
 
 }  // namespace weft::aggregator

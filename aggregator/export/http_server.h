@@ -46,9 +46,4 @@ class HttpServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// "127.0.0.1:7470" or "[::1]:7470" to host and port.
-Result<std::pair<std::string, int>> split_address(const std::string& address);
-// 127.0.0.0/8, ::1 or localhost.
-bool is_loopback(const std::string& host);
-
 }  // namespace weft::aggregator

@@ -38,8 +38,19 @@ TEST_CASE("config: unknown keys, bad values and bad threshold order are refused 
   refused("[localise]\nwindow = \"60s\"\n", "a.toml:2:");
   refused("[store]\nretention = \"1s\"\n", "a.toml:2:");
   refused("[listen]\ngrpc = \"nowhere\"\n", "a.toml:2:");
+  refused("[listen]\ngrpc = \"nowhere\"\n", "'nowhere' is no HOST:PORT, like 127.0.0.1:7471");
+  refused("[listen]\nhttp = \"::1:7470\"\n", "a.toml:2:8: 'listen.http': '::1:7470' is no HOST:PORT; an IPv6 address");
   refused("[log]\nlevel = \"loud\"\n", "a.toml:2:");
   refused("[listen\n", "a.toml:1:");
+}
+
+TEST_CASE("config: thresholds out of order are told at the one that is in the file", "[aggregator]") {
+  refused("[log]\nlevel = \"info\"\n[localise]\nloss_ratio_raise = 0.001\n",
+          "a.toml:4:20: 'localise.loss_ratio_raise': must be above loss_ratio_clear, which is 0.005,");
+  refused("[localise]\nce_ratio_raise = 0\n", "a.toml:2:18: 'localise.ce_ratio_raise'");
+  refused("[localise]\nce_ratio_clear = 0.5\n", "a.toml:2:18: 'localise.ce_ratio_clear': must be below ce_ratio_raise");
+  refused("[localise]\nloss_ratio_raise = 0.01\nloss_ratio_clear = 0.02\n",
+          "a.toml:3:20: 'localise.loss_ratio_clear': must be below loss_ratio_raise, which is 0.01,");
 }
 
 TEST_CASE("config: an address reachable from elsewhere needs the word for it", "[aggregator]") {
@@ -54,6 +65,21 @@ TEST_CASE("config: an address reachable from elsewhere needs the word for it", "
   CHECK_THAT(by_flag.error().message(), !ContainsSubstring("a.toml"));
   overrides.allow_remote = true;
   CHECK(load("", overrides));
+}
+
+TEST_CASE("config: agents and readers cannot have one address, which is told at the one in the file", "[aggregator]") {
+  refused("[listen]\ngrpc = \"127.0.0.1:7000\"\nhttp = \"127.0.0.1:7000\"\n",
+          "a.toml:3:8: [listen] http: 127.0.0.1:7000 is taken by [listen] grpc: give each a port of its own");
+  refused("[listen]\ngrpc = \"127.0.0.1:7470\"\n", "a.toml:2:8: [listen] grpc: 127.0.0.1:7470 is taken by");
+  refused("[listen]\ngrpc = \"0.0.0.0:7000\"\nhttp = \"127.0.0.1:7000\"\nallow_remote = true\n", "a.toml:3:8: ");
+  refused("[listen]\ngrpc = \"127.0.0.1:7000\"\nhttp = \"[::]:7000\"\nallow_remote = true\n", "a.toml:3:8: ");
+  CHECK(load("[listen]\ngrpc = \"127.0.0.1:7000\"\nhttp = \"127.0.0.2:7000\"\n"));
+  CHECK(load("[listen]\ngrpc = \"127.0.0.1:0\"\nhttp = \"127.0.0.1:0\"\n"));
+  Overrides flags;
+  flags.listen_http = "127.0.0.1:7471";
+  const auto by_flag = load("", flags);
+  REQUIRE_FALSE(by_flag);
+  CHECK_THAT(by_flag.error().message(), ContainsSubstring("[listen] http: 127.0.0.1:7471 is taken"));
 }
 
 TEST_CASE("config: a topology that is missing, wrong or of another fabric is refused", "[aggregator]") {

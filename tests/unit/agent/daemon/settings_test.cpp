@@ -31,6 +31,7 @@ struct KeyFile {
 };
 
 const std::string kKey(64, 'a');
+const std::string kTarget = "[[probe.targets]]\nname = \"h3/rxe0\"\naddress = \"10.0.0.3\"\n";
 
 }  // namespace
 
@@ -41,13 +42,16 @@ TEST_CASE("settings: every bad value is refused with file, line and column", "[a
       {"[agnet]\nname = \"a\"\n", "unknown key 'agnet'"},
       {"[fabric]\nname = \"\"\n", "'fabric.name'"},
       {"[fabric]\nkey_file = \"/nonexistent/key\"\n", "cannot read key file /nonexistent/key"},
-      {"[aggregator]\naddress = \"host\"\n", "must be HOST:PORT"},
+      {"[aggregator]\naddress = \"host\"\n", "'host' is no HOST:PORT, like 127.0.0.1:7471"},
       {"[aggregator]\naddress = \"http://host:7471\"\n", "weftd.toml:2:11: 'aggregator.address': must be HOST:PORT"},
       {"[aggregator]\naddress = \"host:7471/\"\n", "and no URL"},
       {"[aggregator]\naddress = \"host:0\"\n", "must be HOST:PORT"},
-      {"[aggregator]\naddress = \"host:70000\"\n", "must be HOST:PORT"},
-      {"[metrics]\nlisten = \"9435\"\n", "is no ADDRESS:PORT"},
-      {"[metrics]\nlisten = \"::1:9435\"\n", "is no ADDRESS:PORT"},
+      {"[aggregator]\naddress = \"host:70000\"\n", "'host:70000' is no HOST:PORT"},
+      {"[agent]\nstate_dir = \"\"\n", "weftd.toml:2:13: 'agent.state_dir': must be a folder"},
+      {"[aggregator]\naddress = \"exa mple:7471\"\n", "weftd.toml:2:11: 'aggregator.address': 'exa mple:7471' is no"},
+      {"[aggregator]\naddress = \"fd77::1:7471\"\n", "in brackets: [fd77::1]:7471; or empty to run alone"},
+      {"[metrics]\nlisten = \"9435\"\n", "is no HOST:PORT, like 127.0.0.1:9435"},
+      {"[metrics]\nlisten = \"::1:9435\"\n", "is no HOST:PORT; an IPv6 address stands in brackets: [::1]:9435"},
       {"[metrics]\nlisten = \"0.0.0.0:9435\"\n", "weftd.toml:2:10: 'metrics.listen': '0.0.0.0' can be reached from"},
       {"[probe]\ntransport = \"tcp\"\n", "must be one of auto, rdma, udp"},
       {"[probe]\nlanes = 0\n", "must be from 1 to 256"},
@@ -60,6 +64,9 @@ TEST_CASE("settings: every bad value is refused with file, line and column", "[a
       {"[[probe.targets]]\nname = \"h3/rxe0\"\naddress = \"ten\"\n", "is no GID or IP address"},
       {"[[probe.targets]]\nname = \"h3/rxe0\"\naddress = \"224.0.0.1\"\n", "is no address of one host"},
       {"[[probe.targets]]\naddress = \"10.0.0.3\"\n", "'probe.targets.name': must be set"},
+      {kTarget + kTarget, "weftd.toml:5:8: 'probe.targets.name': 'h3/rxe0' is a target already"},
+      {kTarget + "from = \"rxe0\"\n" + kTarget, "weftd.toml:6:8: 'probe.targets.name': 'h3/rxe0' is a target already"},
+      {kTarget + "from = \"a\"\n" + kTarget + "from = \"a\"\n", "weftd.toml:6:8: 'probe.targets.name'"},
       {"[trace]\nrate = 0\n", "'trace.rate'"},
       {"[log]\nlevel = \"loud\"\n", "must be one of debug, info, warning, error"},
   }));
@@ -96,7 +103,7 @@ TEST_CASE("settings: an empty file runs alone with safe defaults", "[agent]") {
   REQUIRE(settings);
   CHECK(settings->agent_name == "h1");
   CHECK(settings->aggregator_address.empty());
-  CHECK(settings->metrics == ListenAddress{"127.0.0.1", 9435});
+  CHECK(settings->metrics == HostPort{"127.0.0.1", 9435});
   CHECK(settings->probe.transport == TransportChoice::Auto);
   CHECK(settings->key.is_default());
 }
@@ -122,7 +129,7 @@ TEST_CASE("settings: the example that is shipped holds the defaults, each of the
 TEST_CASE("settings: remote metrics are served when the file says it means it", "[agent]") {
   const auto settings = parsed("[metrics]\nlisten = \"[::]:80\"\nallow_remote = true\n");
   REQUIRE(settings);
-  CHECK(settings->metrics == ListenAddress{"::", 80});
+  CHECK(settings->metrics == HostPort{"::", 80});
 }
 
 TEST_CASE("settings: DSCP becomes the traffic class, and a target's rate is shared by its ports", "[agent]") {
@@ -138,12 +145,17 @@ TEST_CASE("settings: DSCP becomes the traffic class, and a target's rate is shar
   CHECK(target.paths[0].probes_per_s == 5.0);
 }
 
-TEST_CASE("settings: loopback is 127.0.0.0/8, ::1 and localhost, nothing else", "[agent]") {
-  CHECK(is_loopback("127.0.0.1"));
-  CHECK(is_loopback("127.9.9.9"));
-  CHECK(is_loopback("::1"));
-  CHECK(is_loopback("localhost"));
-  CHECK_FALSE(is_loopback("0.0.0.0"));
-  CHECK_FALSE(is_loopback("::"));
-  CHECK_FALSE(is_loopback("127.example.org"));
+TEST_CASE("settings: a target may be probed from several devices, each said with from", "[agent]") {
+  const auto settings = parsed(kTarget + "from = \"rxe0\"\n" + kTarget + "from = \"rxe1\"\n");
+  REQUIRE(settings);
+  CHECK(settings->probe.targets.size() == 2);
+}
+
+TEST_CASE("settings: the aggregator is a name or an address, and IPv6 has brackets", "[agent]") {
+  for (const char* address : {"aggregator.example:7471", "10.0.0.1:7471", "[fd77::1]:7471"}) {
+    CAPTURE(address);
+    const auto settings = parsed("[aggregator]\naddress = \"" + std::string(address) + "\"\n");
+    REQUIRE(settings);
+    CHECK(settings->aggregator_address == address);
+  }
 }
