@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "aggregator/export/leaf_mesh.h"
+
 namespace weft::aggregator {
 namespace {
 
@@ -42,6 +44,24 @@ void add_findings(const Snapshot& snapshot, Samples& samples) {
   histogram.sum = detection.sum;
   histogram.count = detection.count;
   samples.out.push_back(std::move(histogram));
+}
+
+void add_mesh(const Snapshot& snapshot, Samples& samples) {
+  if (!snapshot.views) return;
+  const LeafMesh mesh = leaf_mesh(snapshot.views->mesh);
+  for (const LeafCell& cell : mesh.cells) {
+    const std::vector<std::pair<std::string, std::string>> pair{{"from_leaf", cell.from}, {"to_leaf", cell.to}};
+    samples.count("weft_mesh_probes", cell.sent, pair);
+    samples.count("weft_mesh_probes_lost", cell.lost, pair);
+    samples.count("weft_mesh_packets_ecn_capable", cell.ecn_capable, pair);
+    samples.count("weft_mesh_packets_ce", cell.ce, pair);
+    if (cell.rtt_median_ns) {
+      samples.add("weft_mesh_round_trip_seconds", static_cast<double>(*cell.rtt_median_ns) * 1e-9, pair);
+    }
+  }
+  for (const auto& [endpoint, leaf] : mesh.leaf_of) {
+    samples.add("weft_endpoint_leaf_info", 1, {{"endpoint", endpoint}, {"leaf", leaf}});
+  }
 }
 
 void add_streams(const Snapshot& snapshot, Samples& samples) {
@@ -98,6 +118,7 @@ std::vector<model::MetricSample> metric_samples(const Snapshot& snapshot, const 
   samples.count("weft_http_requests_total", http.answers[5], {{"code", "5xx"}});
   samples.count("weft_http_connections_cut_total", http.cut);
   add_findings(snapshot, samples);
+  add_mesh(snapshot, samples);
   add_streams(snapshot, samples);
   add_store(snapshot.store, samples);
   return std::move(samples.out);

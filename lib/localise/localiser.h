@@ -42,7 +42,8 @@ struct Verdict {
 };
 
 struct MeshCell {
-  std::string from, to;  // "h1/rxe0"
+  std::string from, to;            // "h1/rxe0"
+  std::string from_leaf, to_leaf;  // the switch each hangs on; empty: not known
   std::uint64_t sent = 0, lost = 0, ce = 0, ecn_capable = 0;
   std::optional<Nanos> rtt_median_ns, rtt_p90_ns;
   unsigned paths = 0;

@@ -74,6 +74,8 @@ std::vector<MeshCell> Views::mesh(Nanos now) const {
     MeshCell& cell = work.cell;
     cell.from = fabric_.endpoint(key.first).name;
     cell.to = fabric_.endpoint(key.second).name;
+    if (const auto leaf = fabric_.leaf_of(key.first)) cell.from_leaf = fabric_.node_name(*leaf);
+    if (const auto leaf = fabric_.leaf_of(key.second)) cell.to_leaf = fabric_.node_name(*leaf);
     cell.rtt_median_ns = median(work.medians);
     cell.rtt_p90_ns = median(work.p90s);
     const auto away = [&](EndpointId id) {

@@ -155,7 +155,7 @@ TEST_CASE("api: a mesh cell, a path and a link carry every number they were give
           "[aggregator]") {
   Snapshot s = snapshot();
   auto views = std::make_shared<Snapshot::Views>();
-  views->mesh.push_back({"h1/rxe0", "h3/rxe0", 200, 13, 5, 187, 1'500'000, 2'500'000, 4, "loss"});
+  views->mesh.push_back({"h1/rxe0", "h3/rxe0", "l1", "", 200, 13, 5, 187, 1'500'000, 2'500'000, 4, "loss"});
   views->paths.push_back({{"h1/rxe0", "h3/rxe0", 49'152, 57'001},
                           {"h1/rxe0", "l1", "s1", "l2", "h3/rxe0"},
                           {"h3/rxe0", "l2", "s2", "l1", "h1/rxe0"},

@@ -14,6 +14,16 @@ TEST_CASE("metrics page: every sample is in the catalogue and belongs to the agg
   finding.kind = weft::model::FindingKind::LinkLoss;
   finding.subject = "link:s1>l2";
   snapshot.active = {finding};
+  weft::localise::MeshCell cell;
+  cell.from = "h1/rxe0";
+  cell.from_leaf = "l1";
+  cell.to = "h3/rxe0";
+  cell.sent = 100;
+  cell.lost = 7;
+  cell.rtt_median_ns = 2 * weft::kMillisecond;
+  auto views = std::make_shared<Snapshot::Views>();
+  views->mesh = {cell};
+  snapshot.views = views;
   snapshot.counters.detection.add(2.5);
   snapshot.counters.streams_refused["fabric"] = 3;
   weft::metrics::Exposition exposition("weft-aggregator");
@@ -25,9 +35,12 @@ TEST_CASE("metrics page: every sample is in the catalogue and belongs to the agg
        {"weft_finding_active{kind=\"link_loss\",subject=\"link:s1>l2\",severity=\"info\"} 1\n",
         "weft_finding_detection_seconds_bucket{le=\"2\"} 0\n", "weft_finding_detection_seconds_bucket{le=\"3\"} 1\n",
         "weft_stream_refused_total{reason=\"fabric\"} 3\n", "weft_findings_total{kind=\"host_silent\"} 0\n",
-        "weft_aggregator_agents{state=\"silent\"} 1\n", "weft_store_acknowledging 1\n",
-        "weft_http_requests_total{code=\"2xx\"} 7\n", "weft_http_connections_cut_total 3\n",
-        "weft_process_cpu_seconds_total{mode=\"system\"} 2\n"}) {
+        "weft_mesh_probes{from_leaf=\"l1\",to_leaf=\"unknown\"} 100\n",
+        "weft_mesh_probes_lost{from_leaf=\"l1\",to_leaf=\"unknown\"} 7\n",
+        "weft_mesh_round_trip_seconds{from_leaf=\"l1\",to_leaf=\"unknown\"} 0.002\n",
+        "weft_endpoint_leaf_info{endpoint=\"h1/rxe0\",leaf=\"l1\"} 1\n", "weft_aggregator_agents{state=\"silent\"} 1\n",
+        "weft_store_acknowledging 1\n", "weft_http_requests_total{code=\"2xx\"} 7\n",
+        "weft_http_connections_cut_total 3\n", "weft_process_cpu_seconds_total{mode=\"system\"} 2\n"}) {
     CAPTURE(line);
     CHECK(page.find(line) != std::string::npos);
   }

@@ -102,6 +102,18 @@ TEST_CASE("rpingmesh PR 28 stale rows: windows to queue pairs of an old epoch sa
   for (const auto& cell : sim.localiser().mesh(sim.now())) CHECK(cell.state == "ok");
 }
 
+TEST_CASE("the mesh says on which leaf each end hangs", "[localiser]") {
+  Simulator sim({});
+  sim.run(40);
+  const auto mesh = sim.localiser().mesh(sim.now());
+  const auto cell = std::find_if(mesh.begin(), mesh.end(), [](const localise::MeshCell& one) {
+    return one.from == "h1/rxe0" && one.to == "h3/rxe0";
+  });
+  REQUIRE(cell != mesh.end());
+  CHECK(cell->from_leaf == "l1");
+  CHECK(cell->to_leaf == "l2");
+}
+
 TEST_CASE("cloudprober 668 late answers: a probe answered after its timeout is late, not lost", "[localiser]") {
   Simulator sim({});
   sim.run(40);

@@ -1,0 +1,33 @@
+// The mesh of ports folded into one of leaves, for metrics: a fabric of a thousand hosts has a million pairs of ports
+// and some hundred pairs of leaves. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lib/localise/localiser.h"
+
+namespace weft::aggregator {
+
+// So many leaves have rows of their own, those with the most ports; the rest is one row, kOtherLeaf.
+inline constexpr std::size_t kMaxLeaves = 64;
+inline constexpr const char* kOtherLeaf = "other";
+inline constexpr const char* kUnknownLeaf = "unknown";  // no topology and no trace says where a port hangs
+
+struct LeafCell {
+  std::string from, to;
+  std::uint64_t sent = 0, lost = 0, ce = 0, ecn_capable = 0;
+  std::optional<Nanos> rtt_median_ns;  // the middle pair of ports: one bad pair shows as loss, not as the leaf's delay
+};
+
+struct LeafMesh {
+  std::vector<LeafCell> cells;                 // in order of from, to
+  std::map<std::string, std::string> leaf_of;  // by port ("h1/rxe0"), named as in cells
+};
+
+LeafMesh leaf_mesh(const std::vector<localise::MeshCell>& mesh);
+
+}  // namespace weft::aggregator
