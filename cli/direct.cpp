@@ -13,9 +13,7 @@
 #include "cli/bounded_call.h"
 #include "cli/host_inventory.h"
 #include "cli/stop.h"
-#include "lib/base/files.h"
 #include "lib/rdma/gid_choice.h"
-#include "probes/packet/fabric_key.h"
 #include "probes/ping/udp_transport.h"
 #include "probes/trace/raw_socket.h"
 
@@ -228,11 +226,7 @@ Result<std::size_t> Direct::add(const DirectOptions& options, const LocalPlace& 
   engine.host = own_host_name();
   engine.device = local.device;
   engine.hello_port = options.hello_port;
-  if (!options.key_file.empty()) {
-    auto key = probes::FabricKey::load(SystemFiles(), options.key_file);
-    if (!key) return key.error();
-    engine.key = *key;
-  }
+  engine.key = needs.key;
   engine.traffic_class = static_cast<std::uint8_t>(options.traffic_class & 0xfc);
   engine.timeout_ns = needs.timeout_ns;
   engine.payload_bytes = options.size_bytes;
@@ -439,15 +433,6 @@ std::optional<probes::PeerStatus> peer_status(const probes::Engine& engine, cons
     if (peer.to == to) return peer;
   }
   return std::nullopt;
-}
-
-Result<RouteNames> load_names(const DirectOptions& options) {
-  if (options.topology_file.empty()) return RouteNames{};
-  auto text = SystemFiles().read(options.topology_file, 16 * 1024 * 1024);
-  if (!text) return text.error();
-  auto topology = localise::Topology::parse(*text, options.topology_file);
-  if (!topology) return topology.error();
-  return RouteNames(std::move(*topology));
 }
 
 }  // namespace weft::cli

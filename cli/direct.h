@@ -10,11 +10,11 @@
 
 #include "cli/host_name.h"
 #include "cli/options.h"
-#include "cli/route_names.h"
 #include "lib/base/bounded_queue.h"
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
 #include "lib/model/device.h"
+#include "probes/packet/fabric_key.h"
 #include "probes/ping/engine.h"
 #include "probes/rdma/rdma_transport.h"
 
@@ -59,6 +59,7 @@ struct EngineNeeds {
   bool answer = false;
   Nanos timeout_ns = 500 * kMillisecond;
   Nanos open_within_ns = 10 * kSecond;  // for reading the inventory and opening the devices, all together
+  probes::FabricKey key;
 };
 
 struct PlacedOutcome {
@@ -126,8 +127,5 @@ Error all_failed(const std::vector<Error>& errors);
 
 // The state of a peer, as its engine says; empty when it does not know it.
 std::optional<probes::PeerStatus> peer_status(const probes::Engine& engine, const std::string& to);
-
-// The topology file of the options; empty without one. Invalid with file, line and column.
-Result<RouteNames> load_names(const DirectOptions& options);
 
 }  // namespace weft::cli

@@ -49,6 +49,14 @@ std::string item_text(const model::EvidenceItem& item) {
 
 std::string clock_time(Nanos wall_ns) { return format_rfc3339(wall_ns).substr(11, 8); }
 
+std::string time_of_change(const model::Finding& f, const std::string& what, Nanos wall_now) {
+  Nanos at = wall_now;  // when it was acknowledged is not told
+  if (what == "raised" && f.raised_ns != 0) at = f.raised_ns;
+  if (what == "cleared" && f.until_ns) at = *f.until_ns;
+  const std::string date = format_rfc3339(at).substr(0, 10);
+  return (date == format_rfc3339(wall_now).substr(0, 10) ? "" : date + ' ') + clock_time(at);
+}
+
 nlohmann::json time_json(Nanos wall_ns) { return format_rfc3339(wall_ns); }
 
 }  // namespace
@@ -130,7 +138,7 @@ std::string finding_block(const model::Finding& f, Nanos wall_now, std::size_t w
 }
 
 std::string finding_change(const model::Finding& f, const std::string& what, Nanos wall_now, const Paint& paint) {
-  std::string line = clock_time(wall_now) + "  " +
+  std::string line = time_of_change(f, what, wall_now) + "  " +
                      paint(what == "cleared" ? Style::Good : severity_style(f.severity), what) + "  " +
                      std::string(model::finding_info(f.kind).name) + "  " + printable(f.subject);
   const std::string evidence = evidence_sentence(f);

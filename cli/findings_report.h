@@ -25,7 +25,8 @@ std::vector<model::Finding> select_findings(std::vector<model::Finding> findings
 bool counts(const model::Finding& finding);
 
 std::string finding_block(const model::Finding& finding, Nanos wall_now, std::size_t width, const Paint& paint);
-// One line for --watch: "18:31:02 raised link_loss link:s1>l2 ...".
+// One line for --watch: "18:31:02 raised link_loss link:s1>l2 ...", with the time of the change, which may be long
+// before the watch began; "2026-12-01 18:31:02" when that is not today.
 std::string finding_change(const model::Finding& finding, const std::string& what, Nanos wall_now, const Paint& paint);
 std::string evidence_sentence(const model::Finding& finding);
 nlohmann::json finding_json(const model::Finding& finding);

@@ -8,6 +8,7 @@
 #include "cli/direct.h"
 #include "cli/format.h"
 #include "cli/mesh_report.h"
+#include "cli/option_files.h"
 #include "cli/path_tracing.h"
 #include "cli/ping_stats.h"
 #include "cli/stop.h"
@@ -70,8 +71,8 @@ class MeshRun {
 
  private:
   Result<void> open() {
-    auto names = load_names(o_.direct);
-    if (!names) return names.error();
+    auto files = read_option_files(o_.direct);
+    if (!files) return files.error();
     std::vector<std::string> wanted;
     for (const std::string& text : o_.hosts) {
       if (std::find(wanted.begin(), wanted.end(), text) == wanted.end()) wanted.push_back(text);
@@ -91,6 +92,7 @@ class MeshRun {
     const double paths = o_.ports * static_cast<double>(hosts.size());
     const double rate = std::min(kProbesPerPathPerSecond, kProbesPerSecond / paths);
     EngineNeeds needs;
+    needs.key = files->key;
     needs.ports = o_.ports;
     needs.probes_per_s = rate * paths;
     auto opened = Direct::open(o_.direct, hosts, needs, clock_);
@@ -99,7 +101,7 @@ class MeshRun {
       return all_failed(errors);
     }
     direct_ = std::move(*opened);
-    localiser_ = localise::Localiser::create(localise::LocaliserConfig{}, names->topology());
+    localiser_ = localise::Localiser::create(localise::LocaliserConfig{}, files->names.topology());
     localiser_->on_start(own_, 1, clock_.monotonic_ns());
     for (const HostAddress& host : hosts) peers_.push_back({host, host.name, false, "", PingStats(), {}, 0});
     for (std::size_t p = 0; p < direct_->places().size(); ++p) {

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cli/format.h"
+#include "lib/model/device.h"
 
 namespace weft::cli {
 namespace {
@@ -59,7 +60,13 @@ void add_direct(CLI::App* app, DirectOptions& o) {
       ->group(group);
   add_device(app, o, "RDMA device (or interface with --transport udp)");
   app->add_option("--device-port", o.device_port, "port of the RDMA device")->check(CLI::Range(1, 255))->group(group);
-  app->add_option("--source", o.source, "local address (UDP); default: by the routes")->type_name("IP")->group(group);
+  app->add_option("--source", o.source, "local address (UDP); default: by the routes")
+      ->type_name("IP")
+      ->check([](const std::string& text) {
+        const auto address = model::Gid::parse_unicast(text);
+        return address ? "" : address.error().context;
+      })
+      ->group(group);
   app->add_option("--hello-port", o.hello_port, "UDP port of hellos")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str()
@@ -135,7 +142,7 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
   const auto command = [&](const char* name, const char* help, const std::string& examples) {
     CLI::App* sub = app.add_subcommand(name, help);
     sub->add_flag("--json", chosen.json, "one JSON object on stdout (\"schema\": 1), also on errors");
-    sub->add_option("--color", colour, "auto (a terminal, NO_COLOR unset), always or never")
+    sub->add_option("--color", colour, "auto (a terminal, NO_COLOR unset or empty), always or never")
         ->check(CLI::IsMember({"auto", "always", "never"}))
         ->type_name("WHEN");
     sub->footer("Examples:\n" + examples + "\n" + kExitCodes);
@@ -278,6 +285,10 @@ std::variant<Invocation, ParseEnd> parse_command_line(int argc, const char* cons
     if (!end.error.empty()) return end;
     chosen.command = mesh;
   } else if (chosen.name == "findings") {
+    if (findings.watch && !findings.ack.empty()) {
+      end.error = "--ack cannot go with --watch: it acknowledges one finding and ends";
+      return end;
+    }
     findings.kind = lower(findings.kind);
     chosen.command = findings;
   } else if (chosen.name == "status") {

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/direct.h"
 #include "cli/format.h"
+#include "cli/option_files.h"
 #include "cli/path_tracing.h"
 #include "cli/ping_report.h"
 #include "cli/stop.h"
@@ -36,10 +37,10 @@ class PingRun {
 
   ExitCode run() {
     const Nanos started = clock_.monotonic_ns();
-    auto names = load_names(o_.direct);
-    if (!names) return output_.fail("ping", names.error());
-    names_ = std::move(*names);
-    if (auto opened = open(); !opened) return output_.fail("ping", opened.error());
+    auto files = read_option_files(o_.direct);
+    if (!files) return output_.fail("ping", files.error());
+    names_ = std::move(files->names);
+    if (auto opened = open(files->key); !opened) return output_.fail("ping", opened.error());
     const std::optional<Nanos> deadline = o_.deadline_ns ? std::optional(started + *o_.deadline_ns) : std::nullopt;
     const Nanos hello_until = clock_.monotonic_ns() + kHelloWait;
     bool late = false;
@@ -59,7 +60,7 @@ class PingRun {
   }
 
  private:
-  Result<void> open() {
+  Result<void> open(const probes::FabricKey& key) {
     std::vector<std::string> names;
     for (const std::string& text : o_.hosts) {
       if (std::find(names.begin(), names.end(), text) == names.end()) names.push_back(text);
@@ -80,6 +81,7 @@ class PingRun {
     }
     if (hosts.empty()) return all_failed(errors);
     EngineNeeds needs;
+    needs.key = key;
     per_host_ = 1e9 / static_cast<double>(o_.interval_ns);
     needs.open_within_ns = std::min(needs.open_within_ns, share);
     needs.probes_per_s = per_host_ * static_cast<double>(hosts.size());

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/direct.h"
 #include "cli/format.h"
+#include "cli/option_files.h"
 #include "cli/stop.h"
 #include "probes/packet/reject.h"
 
@@ -35,7 +36,10 @@ std::string rejected_text(const Totals& totals) {
 }  // namespace
 
 ExitCode run_responder(const ResponderOptions& o, Output& output, const Clock& clock) {
+  auto files = read_option_files(o.direct);
+  if (!files) return output.fail("responder", files.error());
   EngineNeeds needs;
+  needs.key = files->key;
   needs.answer = true;
   needs.ports = o.ports;
   auto opened = Direct::open_all(o.direct, needs, clock);

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/direct.h"
 #include "cli/format.h"
+#include "cli/option_files.h"
 #include "cli/path_tracing.h"
 #include "cli/stop.h"
 #include "cli/trace_report.h"
@@ -18,12 +19,13 @@ constexpr Nanos kHelloWait = 4 * kSecond;  // five tries take 3.4 s, and then sa
 // Asks the host's responder with a few probes: which ports are there, how many routers.
 class Scout {
  public:
-  Scout(const TraceOptions& options, HostAddress host, const Clock& clock)
-      : o_(options), host_(std::move(host)), clock_(clock) {}
+  Scout(const TraceOptions& options, HostAddress host, const probes::FabricKey& key, const Clock& clock)
+      : o_(options), host_(std::move(host)), key_(key), clock_(clock) {}
 
   // Requests for every port that answered; empty with the reason in trouble when none did.
   Result<std::vector<probes::TraceRequest>> run(Nanos deadline) {
     EngineNeeds needs;
+    needs.key = key_;
     needs.ports = o_.port != 0 ? 1 : o_.ports;
     needs.probes_per_s = 10.0 * needs.ports;
     // Half of what is left: a device that blocks still leaves time to trace without it.
@@ -66,6 +68,7 @@ class Scout {
  private:
   const TraceOptions& o_;
   const HostAddress host_;
+  const probes::FabricKey key_;
   const Clock& clock_;
 };
 
@@ -73,8 +76,8 @@ class Scout {
 
 ExitCode run_trace(const TraceOptions& o, Output& output, const Clock& clock) {
   const Nanos deadline = clock.monotonic_ns() + o.deadline_ns;
-  auto names = load_names(o.direct);
-  if (!names) return output.fail("trace", names.error());
+  auto files = read_option_files(o.direct);
+  if (!files) return output.fail("trace", files.error());
   auto socket = probes::open_trace_socket();
   if (!socket) return output.fail("trace", socket.error());
   auto host = resolve_host(o.host, o.deadline_ns);
@@ -85,7 +88,7 @@ ExitCode run_trace(const TraceOptions& o, Output& output, const Clock& clock) {
   report.address = host->address;
   std::vector<probes::TraceRequest> requests;
   if (!o.no_probe) {
-    Scout scout(o, *host, clock);
+    Scout scout(o, *host, files->key, clock);
     auto found = scout.run(deadline);
     for (const std::string& note : scout.notes) output.say("weft trace: " + printable(note));
     if (found) {
@@ -138,7 +141,7 @@ ExitCode run_trace(const TraceOptions& o, Output& output, const Clock& clock) {
   report.stopped = stop_asked();
   const ExitCode code = trace_exit(report);
   if (output.json) {
-    auto body = trace_json(report, *names);
+    auto body = trace_json(report, files->names);
     if (code == ExitCode::CannotMeasure) {
       body["error"] = {{"kind", "cannot_measure"},
                        {"message", report.send_error.empty() ? "no router answered" : report.send_error}};
@@ -147,7 +150,7 @@ ExitCode run_trace(const TraceOptions& o, Output& output, const Clock& clock) {
     }
     return output.finish_json("trace", code, std::move(body));
   }
-  output.out << trace_report(report, *names, output.paint) << std::flush;
+  output.out << trace_report(report, files->names, output.paint) << std::flush;
   return code;
 }
 

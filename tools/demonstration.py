@@ -43,9 +43,13 @@ def build(folder: pathlib.Path, steps: Steps) -> None:
         raise SystemExit("tools/demo: the build failed")
 
 
+def colour() -> str:
+    """For weft, whose output is a pipe here. no-color.org: an empty NO_COLOR counts as unset."""
+    return "always" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else "never"
+
+
 def weft(daemons, folder: pathlib.Path, *arguments: str) -> str:
-    color = "always" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else "never"
-    done = subprocess.run([folder / "cli/weft", *arguments, "--aggregator", daemons.url, "--color", color], text=True,
+    done = subprocess.run([folder / "cli/weft", *arguments, "--aggregator", daemons.url, "--color", colour()], text=True,
                           capture_output=True, timeout=30, check=False)
     return done.stdout or done.stderr
 

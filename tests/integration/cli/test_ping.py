@@ -101,10 +101,14 @@ class PingLoopback(unittest.TestCase):
             right = ping(self.port, "-c", 3, "-i", "20ms", "--key-file", theirs, PEER)
             self.assertEqual(right.returncode, 0, right.stdout)
 
-    def test_a_missing_key_file_is_told_with_its_name(self):
-        done = ping(self.port, "-c", 3, "--key-file", "/nonexistent/key", "--json", PEER)
-        self.assertEqual(done.returncode, 3)
-        self.assertIn("/nonexistent/key", parse_one_object(done.stdout)["error"]["message"])
+    def test_a_named_file_that_is_missing_is_a_usage_error_with_its_name(self):
+        for option in ("--key-file", "--topology"):
+            with self.subTest(option=option):
+                done = ping(self.port, "-c", 3, option, "/nonexistent/file", "--json", PEER)
+                self.assertEqual(done.returncode, 2)
+                message = parse_one_object(done.stdout)["error"]["message"]
+                self.assertIn(option, message)
+                self.assertIn("/nonexistent/file", message)
 
     def test_deadline_before_the_count_is_exit_124(self):
         responder(self, PEER, self.port)

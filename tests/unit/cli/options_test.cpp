@@ -58,7 +58,12 @@ TEST_CASE("ping: wrong options are a usage error that names the option", "[cli]"
       {{"status", "--topology", "t"}, "--topology"},
       {{"status", "--transport", "udp"}, "--transport"},
       {{"responder", "--topology", "t"}, "--topology"},
-      {{"trace", "--to-port", "0", "h3"}, "--to-port"}};
+      {{"trace", "--to-port", "0", "h3"}, "--to-port"},
+      {{"ping", "--source", "1.2.3", "h3"}, "--source: '1.2.3' is no GID or IP address"},
+      {{"trace", "--source", "eth0", "h3"}, "--source: 'eth0' is no GID or IP address"},
+      {{"mesh", "--direct", "--source", "0.0.0.0", "h3"}, "--source: '0.0.0.0' is no address of one host"},
+      {{"responder", "--source", ""}, "--source: '' is no GID or IP address"},
+      {{"findings", "--ack", "f1-0", "--watch"}, "--ack cannot go with --watch"}};
   for (const Row& row : rows) {
     const auto result = parse(row.words);
     const auto* end = std::get_if<ParseEnd>(&result);

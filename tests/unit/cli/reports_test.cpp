@@ -93,6 +93,12 @@ b_addresses = ["10.1.11.2"]
   return RouteNames(*topology);
 }
 
+// Time and what.
+std::string start_of_change(const model::Finding& f, const char* what, Nanos now) {
+  const std::string line = finding_change(f, what, now, Paint(false));
+  return line.substr(0, line.find("  link_loss"));
+}
+
 }  // namespace
 
 TEST_CASE("a finding at 2 a.m.: what, where, since, how sure, evidence, who is hit, not checked, golden", "[cli]") {
@@ -146,13 +152,24 @@ TEST_CASE("a finding that lost its numbers prints no nan", "[cli]") {
   CHECK(text.find("inf") == std::string::npos);
 }
 
-TEST_CASE("a change is one line", "[cli]") {
+TEST_CASE("a change is one line, with the time of the change and not that of the look", "[cli]") {
   CHECK(finding_change(finding(), "raised", kNow, Paint(false)) ==
-        "22:13:20  raised  link_loss  link:s1>l2  18 % of the probes that cross it from s1 to l2 are lost");
+        "22:11:17  raised  link_loss  link:s1>l2  18 % of the probes that cross it from s1 to l2 are lost");
   auto f = finding();
+  CHECK(start_of_change(f, "acknowledged", kNow) == "22:13:20  acknowledged");
   f.until_ns = kNow;
-  CHECK(finding_change(f, "cleared", kNow, Paint(false)) ==
+  CHECK(finding_change(f, "cleared", kNow + 60 * kSecond, Paint(false)) ==
         "22:13:20  cleared  link_loss  link:s1>l2  after 2 min 5 s");
+  f.raised_ns = 0;  // not told
+  CHECK(start_of_change(f, "raised", kNow) == "22:13:20  raised");
+}
+
+TEST_CASE("a change of another day has its date", "[cli]") {
+  auto f = finding();
+  const Nanos midnight = 1'700'006'400 * kSecond;
+  f.raised_ns = midnight - kSecond;
+  CHECK(start_of_change(f, "raised", midnight) == "2023-11-14 23:59:59  raised");
+  CHECK(start_of_change(f, "raised", midnight - 1) == "23:59:59  raised");
 }
 
 TEST_CASE("a mesh shows a matrix and the worst pairs first, golden", "[cli]") {
