@@ -18,7 +18,8 @@ constexpr http::ConnectionLimits kLimits{.threads = 4,
                                          .waiting = 32,
                                          .request = std::chrono::milliseconds(2'000),
                                          .answer = std::chrono::milliseconds(5'000),
-                                         .patience = std::chrono::milliseconds(25)};
+                                         .request_patience = std::chrono::milliseconds(25),
+                                         .answer_patience = std::chrono::milliseconds(25)};
 
 }  // namespace
 

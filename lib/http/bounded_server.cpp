@@ -153,11 +153,12 @@ class TimedStream final : public httplib::Stream {
       const auto now = steady_clock::now();
       const auto spent = now - answering_.value_or(taken_);
       const milliseconds most = answering_ ? limits_.answer : limits_.request;
-      const milliseconds allowed = hurry_() ? std::min(most, limits_.patience) : most;
+      const milliseconds patience = answering_ ? limits_.answer_patience : limits_.request_patience;
+      const milliseconds allowed = hurry_() ? std::min(most, patience) : most;
       if (spent >= allowed) late_ = true;
       if (late_ || ended_()) return false;
       pollfd poll{socket_, what, 0};
-      const int ready = ::poll(&poll, 1, static_cast<int>(std::min(kLook, limits_.patience).count()));
+      const int ready = ::poll(&poll, 1, static_cast<int>(std::min(kLook, patience).count()));
       if (ready > 0) return true;
       if (ready < 0 && errno != EINTR) return false;
     }

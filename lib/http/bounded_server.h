@@ -21,10 +21,14 @@ namespace weft::http {
 // What clients may hold and for how long; see aggregator and weftd for values that fit a server of many and of few.
 struct ConnectionLimits {
   unsigned threads = 16;
-  unsigned waiting = 64;                      // accepted, no thread yet; past it the kernel's backlog holds them
-  std::chrono::milliseconds request{5'000};   // from taking the connection to the request's last byte
-  std::chrono::milliseconds answer{30'000};   // from the answer's first byte to its last
-  std::chrono::milliseconds patience{1'000};  // instead of either, while others wait and no thread is free
+  unsigned waiting = 64;                     // accepted, no thread yet; past it the kernel's backlog holds them
+  std::chrono::milliseconds request{5'000};  // from taking the connection to the request's last byte
+  std::chrono::milliseconds answer{30'000};  // from the answer's first byte to its last
+  // Instead of these, while others wait and no thread is free. A request is a packet or two that came while its
+  // connection waited, so 500 that do not come are gone in 500 / 16 * 100 ms = 3 s. An answer may be long, and its
+  // reader far away.
+  std::chrono::milliseconds request_patience{100};
+  std::chrono::milliseconds answer_patience{1'000};
 };
 
 class BoundedServer final : public httplib::Server {

@@ -2,8 +2,10 @@
 
 #include <httplib.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "tests/unit/raw_client.h"
 
@@ -41,7 +43,7 @@ struct Fixture {
 TEST_CASE("http: a client too slow to send its request is cut off, and the page says so", "[aggregator]") {
   HttpLimits limits;
   limits.connections.threads = 1;  // the next is served when the one before has ended
-  limits.connections.patience = std::chrono::minutes(10);
+  limits.connections.request_patience = std::chrono::minutes(10);
   limits.connections.request = std::chrono::milliseconds(200);
   Fixture f(limits);
   const weft::Fd slow = say(f.server->port(), "GET /metrics HTTP/1.1\r\nX: ");
@@ -51,6 +53,21 @@ TEST_CASE("http: a client too slow to send its request is cut off, and the page 
   const auto page = client.Get("/metrics");
   REQUIRE(page);
   CHECK_THAT(page->body, ContainsSubstring("weft_http_connections_cut_total 1\n"));
+}
+
+TEST_CASE("http: 500 half-open requests delay no answer by more than seconds", "[aggregator]") {
+  Fixture f;
+  std::vector<weft::Fd> held;
+  for (int i = 0; i < 500; ++i) held.push_back(say(f.server->port(), "GET / HTTP/1.1\r\nX: "));
+  auto client = f.client();
+  client.set_connection_timeout(60);
+  client.set_read_timeout(60);
+  const auto asked = std::chrono::steady_clock::now();
+  const auto page = client.Get("/api/v1/status");
+  REQUIRE(page);
+  CHECK(page->status == 200);
+  // 3 s by the limits; it was 24 s when each thread waited a second.
+  CHECK(std::chrono::steady_clock::now() - asked < std::chrono::seconds(15));
 }
 
 TEST_CASE("http: an address that is none, or is taken, is an error that names it", "[aggregator]") {

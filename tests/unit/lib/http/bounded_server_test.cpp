@@ -1,5 +1,6 @@
 #include "lib/http/bounded_server.h"
 
+#include <array>
 #include <future>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 constexpr std::chrono::minutes kNever{10};
 constexpr std::chrono::seconds kDeadline{60};
+constexpr std::size_t kLarge = 64 * 1024 * 1024;
 
 struct Fixture {
   BoundedServer server;
@@ -26,7 +28,7 @@ struct Fixture {
       response.set_content("0123456789", "text/plain");
     });
     server.Get("/large", [](const httplib::Request&, httplib::Response& response) {
-      response.set_content(std::string(64 * 1024 * 1024, 'x'), "text/plain");
+      response.set_content(std::string(kLarge, 'x'), "text/plain");
     });
     port = server.bind_to_any_port("127.0.0.1");
     REQUIRE(port > 0);
@@ -55,7 +57,7 @@ struct Fixture {
 TEST_CASE("bounded server: 64 clients that drip their requests keep nobody else from an answer", "[http]") {
   ConnectionLimits limits;
   limits.threads = 4;
-  limits.patience = milliseconds(100);
+  limits.request_patience = milliseconds(100);
   limits.request = kNever;  // only impatience ends them here
   Fixture f(limits);
   std::vector<weft::Fd> slow;
@@ -71,7 +73,7 @@ TEST_CASE("bounded server: 64 clients that drip their requests keep nobody else 
 TEST_CASE("bounded server: a request that never ends has one time for all of it", "[http]") {
   ConnectionLimits limits;
   limits.threads = 1;
-  limits.patience = kNever;
+  limits.request_patience = kNever;
   limits.request = milliseconds(200);
   Fixture f(limits);
   const weft::Fd slow = say(f.port, "GET /digits HTTP/1.1\r\nX: ");
@@ -83,7 +85,7 @@ TEST_CASE("bounded server: a request that never ends has one time for all of it"
 TEST_CASE("bounded server: an answer that nobody takes ends, and is counted", "[http]") {
   ConnectionLimits limits;
   limits.threads = 1;
-  limits.patience = kNever;
+  limits.answer_patience = kNever;
   limits.answer = milliseconds(200);
   Fixture f(limits);
   const weft::Fd slow = say(f.port, "GET /large HTTP/1.1\r\n\r\n");
@@ -91,10 +93,31 @@ TEST_CASE("bounded server: an answer that nobody takes ends, and is counted", "[
   CHECK(f.server.cut() == 1);
 }
 
+TEST_CASE("bounded server: haste with requests is none with a long answer that is being read", "[http]") {
+  ConnectionLimits limits;
+  limits.threads = 1;
+  limits.request_patience = milliseconds(1);
+  limits.answer = limits.answer_patience = kNever;
+  Fixture f(limits);
+  const weft::Fd reader = say(f.port, "GET /large HTTP/1.1\r\n\r\n");
+  std::array<char, 65536> part;
+  ssize_t got = ::recv(reader.get(), part.data(), part.size(), 0);
+  REQUIRE(got > 0);
+  auto waiting = std::async(std::launch::async, [&] { return f.serves_the_next(); });
+  std::size_t taken = 0;
+  while (got > 0) {
+    taken += static_cast<std::size_t>(got);
+    got = ::recv(reader.get(), part.data(), part.size(), 0);
+  }
+  CHECK(taken > kLarge);
+  CHECK(waiting.get());
+  CHECK(f.server.cut() == 0);
+}
+
 TEST_CASE("bounded server: it stops at once, whatever is held and waits", "[http]") {
   ConnectionLimits limits;
   limits.threads = limits.waiting = 1;
-  limits.request = limits.patience = kNever;
+  limits.request = limits.request_patience = kNever;
   std::vector<weft::Fd> held;
   auto f = std::make_unique<Fixture>(limits);
   for (int i = 0; i < 20; ++i) held.push_back(say(f->port, "GET /digits HTTP/1.1\r\nX: "));
