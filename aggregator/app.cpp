@@ -93,6 +93,7 @@ void App::run(const std::atomic<bool>& stop, std::atomic<bool>& reload,
       if (fresh) {
         impl_->core->handle(Reload{fresh->localiser, std::move(fresh->topology)});
       } else {
+        impl_->core->config_rejected();
         log::error("config", "not reloaded, the old one stays", {{"why", fresh.error().message()}});
       }
     }

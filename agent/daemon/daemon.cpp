@@ -147,6 +147,7 @@ class Daemon {
       pipeline_->reload(std::move(*settings));
       log::info("config", "read again", {{"file", options_.config_path}});
     } else {
+      pipeline_->config_rejected();
       log::error("config", "the new configuration is bad; the old one stays", {{"reason", settings.error().message()}});
     }
     notify_service_manager("READY=1");

@@ -1,6 +1,9 @@
 #include "agent/daemon/metrics_page.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
 
 namespace weft::agent {
 namespace {
@@ -22,7 +25,76 @@ void put(std::vector<model::MetricSample>& out, std::string_view name, Labels la
 
 double seconds(Nanos ns) { return static_cast<double>(ns) * 1e-9; }
 
+// As sysfs and ibstat write it: "100 Gb/s".
+std::string rate_text(std::uint64_t bits_per_s) {
+  std::array<char, 32> text;
+  const auto [end, error] = std::to_chars(text.begin(), text.end(), static_cast<double>(bits_per_s) / 1e9);
+  return error == std::errc{} ? std::string(text.begin(), end) + " Gb/s" : "";
+}
+
+// Which of the port's GIDs an endpoint is on; empty when none is.
+std::string probed_gid(const model::RdmaPort& port, const std::vector<model::ProbeEndpoint>& endpoints) {
+  for (const model::GidEntry& entry : port.gids) {
+    const std::string gid = entry.gid.to_string();
+    const bool probed = std::any_of(endpoints.begin(), endpoints.end(), [&](const model::ProbeEndpoint& endpoint) {
+      return endpoint.transport == "rdma" && endpoint.address == gid;
+    });
+    if (probed) return gid;
+  }
+  return "";
+}
+
+// What can change while counters go on stands in info metrics; counters keep to device and port.
+void put_devices(std::vector<model::MetricSample>& out, const model::Inventory& inventory) {
+  for (const model::ProbeEndpoint& endpoint : inventory.endpoints) {
+    put(out, "weft_endpoint_info",
+        {{"device", endpoint.device},
+         {"endpoint", inventory.host + "/" + endpoint.device},
+         {"transport", endpoint.transport},
+         {"address", endpoint.address}},
+        1);
+  }
+  for (const model::RdmaDevice& device : inventory.devices) {
+    for (const model::RdmaPort& port : device.ports) {
+      const Labels labels{{"device", device.name}, {"port", std::to_string(port.number)}};
+      Labels info = labels;
+      info.insert(info.end(), {{"link_layer", std::string(model::to_string(port.link_layer))},
+                               {"driver", device.driver},
+                               {"firmware", device.firmware},
+                               {"netdev", port.netdev},
+                               {"gid", probed_gid(port, inventory.endpoints)},
+                               {"rate", port.rate_bits_per_s ? rate_text(*port.rate_bits_per_s) : ""}});
+      put(out, "weft_port_info", std::move(info), 1);
+      if (port.state != model::PortState::Unknown) {
+        put(out, "weft_port_active", labels, port.state == model::PortState::Active ? 1 : 0);
+      }
+      if (port.rate_bits_per_s) {
+        put(out, "weft_port_rate_bytes_per_second", labels, static_cast<double>(*port.rate_bits_per_s) / 8);
+      }
+    }
+  }
+}
+
 }  // namespace
+
+void MetricsPage::put_peer(std::vector<model::MetricSample>& out, const std::string& device, const std::string& name,
+                           const PeerTotals& peer) {
+  const Labels labels{{"device", device}, {"peer", name}};
+  const auto put_count = [&](std::string_view family, const char* direction, std::uint64_t count) {
+    Labels all = labels;
+    all.emplace_back("direction", direction);
+    put(out, family, std::move(all), static_cast<double>(count));
+  };
+  put(out, "weft_peer_sent_total", labels, static_cast<double>(peer.sent));
+  put_count("weft_peer_lost_total", "forward", peer.lost_forward);
+  put_count("weft_peer_lost_total", "back", peer.lost_back);
+  put_count("weft_peer_lost_total", "unknown", peer.lost_unknown);
+  put_count("weft_peer_ce_total", "forward", peer.ce_forward);
+  put_count("weft_peer_ce_total", "back", peer.ce_back);
+  put_count("weft_peer_ecn_capable_total", "forward", peer.ecn_forward);
+  put_count("weft_peer_ecn_capable_total", "back", peer.ecn_back);
+  if (peer.round_trip_s) put(out, "weft_probe_round_trip_seconds", labels, *peer.round_trip_s);
+}
 
 void MetricsPage::add(const std::vector<EngineReport>& reports) {
   for (auto& [device, totals] : devices_) totals.open = false;
@@ -47,23 +119,34 @@ void MetricsPage::add(const std::vector<EngineReport>& reports) {
     totals.sum.own_delay_max_ns = now.own_delay_max_ns;
     totals.sum.registered_peers = now.registered_peers;
 
-    // A peer's round trip: the median path of the window, so that one bad path of many does not hide in a mean.
-    std::map<std::string, std::vector<double>> by_peer;
-    for (const model::PathWindow& window : report.windows) {
-      if (window.rtt_median_ns) by_peer[window.key.to].push_back(seconds(*window.rtt_median_ns));
-    }
-    for (auto& [peer, values] : by_peer) {
-      const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-      std::nth_element(values.begin(), middle, values.end());
-      totals.round_trip_s[peer] = *middle;
-    }
-    // Peers no longer probed leave the page.
-    for (auto it = totals.round_trip_s.begin(); it != totals.round_trip_s.end();) {
-      const bool kept = std::any_of(report.peers.begin(), report.peers.end(),
-                                    [&](const probes::PeerStatus& peer) { return peer.to == it->first; });
-      it = kept ? std::next(it) : totals.round_trip_s.erase(it);
-    }
+    add_windows(report, totals.peers);
   }
+}
+
+void MetricsPage::add_windows(const EngineReport& report, std::map<std::string, PeerTotals>& peers) {
+  std::map<std::string, std::vector<double>> round_trips;
+  for (const model::PathWindow& window : report.windows) {
+    PeerTotals& peer = peers[window.key.to];
+    peer.sent += window.sent;
+    peer.lost_forward += window.forward.lost;
+    peer.lost_back += window.back.lost;
+    peer.lost_unknown += window.lost_unknown;
+    peer.ce_forward += window.forward.ce;
+    peer.ce_back += window.back.ce;
+    peer.ecn_forward += window.forward.ecn_capable;
+    peer.ecn_back += window.back.ecn_capable;
+    if (window.rtt_median_ns) round_trips[window.key.to].push_back(seconds(*window.rtt_median_ns));
+  }
+  // A peer's round trip: the median path of the window, so that one bad path of many does not hide in a mean.
+  for (auto& [name, values] : round_trips) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    peers[name].round_trip_s = *middle;
+  }
+  // Peers no longer probed leave the page.
+  std::set<std::string_view> probed;
+  for (const probes::PeerStatus& peer : report.peers) probed.insert(peer.to);
+  std::erase_if(peers, [&](const auto& entry) { return probed.count(entry.first) == 0; });
 }
 
 void MetricsPage::add_traces(const probes::TraceStats& now) {
@@ -82,14 +165,13 @@ std::vector<model::MetricSample> MetricsPage::samples(const PageInput& input) co
   put(out, "weft_agent_limitations", {}, static_cast<double>(input.limitations));
   put(out, "weft_process_cpu_seconds_total", {{"mode", "user"}}, seconds(input.cpu.user_ns));
   put(out, "weft_process_cpu_seconds_total", {{"mode", "system"}}, seconds(input.cpu.system_ns));
+  put(out, "weft_config_rejected", {}, input.config_rejected ? 1 : 0);
   put(out, "weft_plan_revision", {}, static_cast<double>(input.plan_revision));
   const auto messages = [&](const char* source, const std::optional<InventoryCounts::Messages>& counts) {
     if (!counts) return;
-    const std::pair<const char*, std::uint64_t> rows[] = {
-        {"received", counts->received}, {"malformed", counts->malformed}, {"overrun", counts->overruns}};
-    for (const auto& [result, count] : rows) {
-      put(out, "weft_inventory_messages_total", {{"source", source}, {"result", result}}, static_cast<double>(count));
-    }
+    put(out, "weft_inventory_messages_total", {{"source", source}}, static_cast<double>(counts->received));
+    put(out, "weft_inventory_malformed_total", {{"source", source}}, static_cast<double>(counts->malformed));
+    put(out, "weft_inventory_overruns_total", {{"source", source}}, static_cast<double>(counts->overruns));
   };
   messages("uevent", input.inventory.uevents);
   messages("link", input.inventory.links);
@@ -151,10 +233,9 @@ std::vector<model::MetricSample> MetricsPage::samples(const PageInput& input) co
     if (sum.responder_low_water) {
       put(out, "weft_probe_responder_free_buffers", labels, *sum.responder_low_water);
     }
-    for (const auto& [peer, value] : totals.round_trip_s) {
-      put(out, "weft_probe_round_trip_seconds", with("peer", peer), value);
-    }
+    for (const auto& [name, peer] : totals.peers) put_peer(out, device, name, peer);
   }
+  put_devices(out, input.devices);
   return out;
 }
 

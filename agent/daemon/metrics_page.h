@@ -12,6 +12,7 @@
 #include "agent/daemon/endpoint_keeper.h"
 #include "agent/daemon/stream_session.h"
 #include "lib/base/cpu_time.h"
+#include "lib/model/device.h"
 #include "lib/model/metric.h"
 #include "lib/model/path.h"
 #include "probes/trace/trace_schedule.h"
@@ -36,9 +37,11 @@ struct PageInput {
   std::uint64_t dropped_samples = 0, refused_records = 0;
   std::uint64_t limitations = 0;
   std::uint64_t plan_revision = 0;
+  bool config_rejected = false;
   std::optional<model::HostHealth> health;
   CpuTime cpu;
   InventoryCounts inventory;
+  model::Inventory devices;  // as reported
 };
 
 class MetricsPage {
@@ -49,14 +52,24 @@ class MetricsPage {
   std::vector<model::MetricSample> samples(const PageInput& input) const;
 
  private:
+  // Of the windows to one peer, so of probes that may accuse.
+  struct PeerTotals {
+    std::uint64_t sent = 0, lost_forward = 0, lost_back = 0, lost_unknown = 0;
+    std::uint64_t ce_forward = 0, ce_back = 0, ecn_forward = 0, ecn_back = 0;
+    std::optional<double> round_trip_s;  // last window that had one
+  };
   // Engine counters start again when a device is opened anew; exported ones must not.
   struct Totals {
     probes::EngineStats last;
     probes::EngineStats sum;
     std::map<std::string, std::uint64_t> rejected_last, rejected_sum;
-    std::map<std::string, double> round_trip_s;  // by peer, last window that had one
+    std::map<std::string, PeerTotals> peers;
     bool open = false;
   };
+  static void put_peer(std::vector<model::MetricSample>& out, const std::string& device, const std::string& name,
+                       const PeerTotals& peer);
+  static void add_windows(const EngineReport& report, std::map<std::string, PeerTotals>& peers);
+
   std::map<std::string, Totals> devices_;
   probes::TraceStats traces_last_, traces_;
 };

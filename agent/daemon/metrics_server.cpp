@@ -43,13 +43,17 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const HostPort& list
   http::BoundedServer& server = impl->server;
   server.set_payload_max_length(4096);
   Impl* raw = impl.get();
-  server.Get("/metrics", [raw](const httplib::Request&, httplib::Response& response) {
+  server.Get("/metrics", [raw](const httplib::Request& request, httplib::Response& response) {
     std::shared_ptr<const std::vector<model::MetricSample>> samples;
+    Nanos age_ns = 0;
     {
       std::lock_guard lock(raw->mutex);
       samples = raw->samples;
+      age_ns = raw->clock.monotonic_ns() - raw->published_ns;
     }
-    response.set_content(raw->exposition.render(*samples), std::string(metrics::kContentType).c_str());
+    const metrics::PageFormat format = metrics::choose_format(request.get_header_value("Accept"));
+    response.set_header("Vary", "Accept");
+    response.set_content(raw->exposition.render(*samples, format, age_ns), std::string(metrics::content_type(format)));
   });
   server.Get("/healthz", [raw](const httplib::Request&, httplib::Response& response) {
     std::lock_guard lock(raw->mutex);

@@ -350,6 +350,7 @@ void Pipeline::on_second(model::HostHealth health) {
 void Pipeline::on_wake() { session_->tick(); }
 
 void Pipeline::reload(Settings settings) {
+  config_rejected_ = false;
   const auto needs_restart = [](const char* key) {
     log::warning("config", "takes effect at the next start", {{"key", key}});
   };
@@ -423,9 +424,11 @@ std::vector<model::MetricSample> Pipeline::page(const InventoryCounts& inventory
   input.refused_records = outbox_.refused_records();
   input.limitations = reported_.limitations.size();
   input.plan_revision = follower_.revision();
+  input.config_rejected = config_rejected_;
   input.health = last_health_;
   input.cpu = process_cpu_time();
   input.inventory = inventory;
+  input.devices = reported_;
   return metrics_.samples(input);
 }
 

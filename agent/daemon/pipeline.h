@@ -73,6 +73,8 @@ class Pipeline {
 
   // Takes what can change while running; the rest is logged as needing a restart.
   void reload(Settings settings);
+  // The configuration was read again and is bad. Until a reload.
+  void config_rejected() { config_rejected_ = true; }
   // Goodbye to the aggregator, devices closed. stopped() when both are done.
   void stop(const std::string& reason);
   bool stopped() const;
@@ -128,6 +130,7 @@ class Pipeline {
   std::optional<Nanos> rdma_again_ns_;  // when it could last be used, since that ended once
   model::Inventory reported_;
   bool inventory_due_ = false;
+  bool config_rejected_ = false;
   bool stopping_ = false;
   Nanos inventory_sent_ns_ = 0;
   std::vector<probes::PeerStatus> peers_;

@@ -87,7 +87,7 @@ struct HttpServer::Impl {
   void get_table(const httplib::Request& request, httplib::Response& response,
                  std::string (*body)(const Snapshot&, std::size_t));
   void health(httplib::Response& response);
-  void page(httplib::Response& response);
+  void page(const httplib::Request& request, httplib::Response& response);
   void acknowledge(const std::string& id, httplib::Response& response);
   void clear(httplib::Response& response);
 };
@@ -157,7 +157,7 @@ void HttpServer::Impl::get(const httplib::Request& request, httplib::Response& r
   } else if (path == "/healthz") {
     health(response);
   } else if (path == "/metrics") {
-    page(response);
+    page(request, response);
   } else {
     problem(response, 404, kPaths);
   }
@@ -179,13 +179,17 @@ void HttpServer::Impl::health(httplib::Response& response) {
   response.set_content("ok\n", "text/plain");
 }
 
-void HttpServer::Impl::page(httplib::Response& response) {
+void HttpServer::Impl::page(const httplib::Request& request, httplib::Response& response) {
   HttpCounts http;
   for (std::size_t i = 0; i < http.answers.size(); ++i) http.answers[i] = counts[i].load();
   http.cut = server.cut();
+  const std::shared_ptr<const Snapshot> now = snapshot();
+  const metrics::PageFormat format = metrics::choose_format(request.get_header_value("Accept"));
   response.status = 200;
-  response.set_content(exposition.render(metric_samples(*snapshot(), version, process_cpu_time(), http)),
-                       std::string(metrics::kContentType));
+  response.set_header("Vary", "Accept");
+  response.set_content(exposition.render(metric_samples(*now, version, process_cpu_time(), http), format,
+                                         clock.monotonic_ns() - now->monotonic_ns),
+                       std::string(metrics::content_type(format)));
 }
 
 void HttpServer::Impl::acknowledge(const std::string& id, httplib::Response& response) {

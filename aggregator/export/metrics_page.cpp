@@ -22,6 +22,18 @@ class Samples {
   std::vector<model::MetricSample> out;
 };
 
+// Where hosts stand, so that series of agents can be joined to rails and pods.
+void add_places(const Snapshot& snapshot, Samples& samples) {
+  for (const localise::HostView& host : snapshot.hosts) {
+    samples.add("weft_host_info", 1,
+                {{"host", host.host},
+                 {"rail", host.rail},
+                 {"pod", host.pod},
+                 {"version", host.inventory ? host.inventory->version : ""},
+                 {"kernel", host.inventory ? host.inventory->kernel : ""}});
+  }
+}
+
 void add_findings(const Snapshot& snapshot, Samples& samples) {
   for (const model::Finding& finding : snapshot.active) {
     samples.add("weft_finding_active", 1,
@@ -117,6 +129,8 @@ std::vector<model::MetricSample> metric_samples(const Snapshot& snapshot, const 
   samples.count("weft_http_requests_total", http.answers[4], {{"code", "4xx"}});
   samples.count("weft_http_requests_total", http.answers[5], {{"code", "5xx"}});
   samples.count("weft_http_connections_cut_total", http.cut);
+  samples.add("weft_config_rejected", snapshot.config_rejected ? 1 : 0);
+  add_places(snapshot, samples);
   add_findings(snapshot, samples);
   add_mesh(snapshot, samples);
   add_streams(snapshot, samples);

@@ -318,6 +318,7 @@ void Core::on(ClearFindings& message) {
 }
 
 void Core::on(Reload& message) {
+  config_rejected_ = false;
   localiser_ = make_(message.config, std::move(message.topology));
   agent_findings_.clear();
   Result<Recovered> recovered = store_.load(std::chrono::seconds(2));
@@ -441,6 +442,7 @@ void Core::publish(Nanos now, double judge_seconds) {
   next->wall_ns = clock_.wall_ns();
   next->monotonic_ns = now;
   next->judge_seconds = judge_seconds;
+  next->config_rejected = config_rejected_;
   next->coverage = localiser_->coverage(now);
   next->hosts = localiser_->hosts(now);
   next->views = views_;

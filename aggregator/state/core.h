@@ -48,6 +48,8 @@ class Core {
   void handle(Message&& message);
   // So many streams found no room at ingest.
   void turned_away(std::uint64_t streams);
+  // The configuration was read again and is bad. Until a Reload comes.
+  void config_rejected() { config_rejected_ = true; }
   // Judges, pushes plans that changed, publishes a snapshot. About once a second.
   void tick();
   // Ends every stream; agents come back to the next process.
@@ -101,6 +103,7 @@ class Core {
   Nanos views_made_ns_ = 0, views_cost_ns_ = 0;
   std::uint64_t store_generation_ = 0;
   Counters counters_;
+  bool config_rejected_ = false;
   bool crowded_ = false;  // streams were turned away when it was last asked
 
   mutable std::mutex snapshot_mutex_;

@@ -44,6 +44,7 @@ struct Snapshot {
   Nanos wall_ns = 0;
   Nanos monotonic_ns = 0;
   double judge_seconds = 0;
+  bool config_rejected = false;  // the file was bad when last read again, so the old one stays
   localise::Coverage coverage;
   std::vector<localise::HostView> hosts;
   // Large ones are made less often than every judgement, hence shared.

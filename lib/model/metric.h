@@ -21,6 +21,9 @@ struct MetricInfo {
   std::string_view program;  // "weftd", "weft-aggregator", "both"
   std::uint32_t max_series;  // bound; further label sets are counted in weft_metrics_overflow_total
   std::string_view help;
+  // The label with values from outside, which reads "overflow" for the sum of what exceeds the bound. Empty: no label
+  // is open, or a sum would say nothing, and what exceeds is left out.
+  std::string_view folds = {};
 };
 
 std::span<const MetricInfo> metric_catalogue();

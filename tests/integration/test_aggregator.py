@@ -182,6 +182,12 @@ class AggregatorProcess(unittest.TestCase):
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         wait_for("listening", lambda: "listening" in log.read_text())
+        port = re.search(r"http_port=(\d+)", log.read_text())[1]
+
+        def rejected():
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+                return re.search(r"^weft_config_rejected (\d)$", page.read().decode(), re.M)[1]
+
         topology.write_text("[[swich]]\n")
         process.send_signal(signal.SIGHUP)
         wait_for("the refusal", lambda: "the old one stays" in log.read_text())
@@ -191,10 +197,12 @@ class AggregatorProcess(unittest.TestCase):
         config.write_text(kept + "[localise]\nloss_ratio_raise = 0.01\nloss_ratio_clear = 0.02\n")
         process.send_signal(signal.SIGHUP)
         wait_for("the second refusal", lambda: log.read_text().count("the old one stays") == 2)
+        wait_for("the page to say so", lambda: rejected() == "1")
         self.assertRegex(log.read_text(), r"a\.toml:\d+:\d+: 'localise.loss_ratio_clear': must be below")
         config.write_text(kept)
         process.send_signal(signal.SIGHUP)
         wait_for("the reload", lambda: "thresholds reloaded" in log.read_text())
+        wait_for("the page to say so", lambda: rejected() == "0")
         self.assertIsNone(process.poll())
 
     def test_a_changed_threshold_acts_after_the_reload(self):

@@ -34,7 +34,6 @@ OWNED = {
     r"(bpf/|linux/bpf)": {"agent/collectors/bpf"},
     r"rte_": {"probes/tap"},
     r"(google/protobuf|grpc|weft/v1/)": {"lib/wire", "agent/daemon", "aggregator/ingest", "aggregator", "proto"},
-    r"prometheus/": {"lib/metrics"},
     r"httplib": {"lib/http", "lib/client", "aggregator/export"},
     r"spdlog/": {"lib/base"},
     r"toml\+\+/": {"lib/base"},

@@ -27,13 +27,16 @@ std::string text(std::string_view view) { return std::string(view); }
 void print_metrics() {
   std::puts("# Metrics\n");
   std::puts("Generated from lib/model/metric.cpp by tools/docs. \"Bound\" is the most series the family may have;");
-  std::puts("what exceeds it is left out and counted in `weft_metrics_overflow_total`.\n");
+  std::puts(
+      "what exceeds it is counted in `weft_metrics_overflow_total` by family. Where a label stands beside the bound,");
+  std::puts("what exceeds is added up in series in which that label reads `overflow`; else it is left out.\n");
   std::puts("| name | type | unit | labels | program | bound | meaning |");
   std::puts("|---|---|---|---|---|---|---|");
   for (const auto& info : model::metric_catalogue()) {
-    std::printf("| `%s` | %s | %s | %s | %s | %u | %s |\n", text(info.name).c_str(), type_name(info.type),
+    std::printf("| `%s` | %s | %s | %s | %s | %u%s | %s |\n", text(info.name).c_str(), type_name(info.type),
                 text(info.unit).c_str(), info.labels.empty() ? "" : ("`" + text(info.labels) + "`").c_str(),
-                text(info.program).c_str(), info.max_series, text(info.help).c_str());
+                text(info.program).c_str(), info.max_series,
+                info.folds.empty() ? "" : (" `" + text(info.folds) + "`").c_str(), text(info.help).c_str());
   }
 }
 

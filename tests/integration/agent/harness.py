@@ -141,7 +141,7 @@ class Agent:
         self.process = self.bench.start([*self.options["wrap"], WEFTD, "--config", self.config, *self.options["flags"]],
                                         f"{self.name}-{self.lives}", self.options["environment"])
         self.process.wait_log("started")
-        until("the first page", lambda: "weft_agent_info" in self.get("/metrics")[1])
+        until("the first page", lambda: "weft_agent_info{" in self.get("/metrics")[1])
 
     def get(self, path):
         connection = http.client.HTTPConnection("127.0.0.1", self.metrics_port, timeout=5)

@@ -120,8 +120,8 @@ class Running(unittest.TestCase):
     def test_what_the_kernel_tells_and_what_devices_do_not_give_are_counted(self):
         agent = self.bench.agent(1, hello_port=self.hello_port)
         for source in ("uevent", "link"):
-            self.assertEqual(agent.metric("weft_inventory_messages_total", source=source, result="malformed"), 0)
-            self.assertIsNotNone(agent.metric("weft_inventory_messages_total", source=source, result="overrun"))
+            self.assertEqual(agent.metric("weft_inventory_malformed_total", source=source), 0)
+            self.assertIsNotNone(agent.metric("weft_inventory_overruns_total", source=source))
         self.assertIsNotNone(agent.metric("weft_inventory_values_missing_total", reason="absent"))
         self.assertIsNotNone(agent.metric("weft_inventory_values_missing_total", reason="failed"))
         self.assertEqual(agent.metric("weft_metrics_refused_total") or 0, 0)
@@ -156,6 +156,7 @@ class Running(unittest.TestCase):
             until("refused", lambda n=seen: first.process.log().count("the old one stays") > n)
             self.assertIn(words, first.process.log())
             self.assertRegex(first.process.log().splitlines()[-1], rf"{first.config}:\d+:\d+: ")
+        until("the page says so", lambda: first.metric("weft_config_rejected") == 1)
         before = first.metric("weft_probe_acknowledged_total")
         until("still probing", lambda: first.metric("weft_probe_acknowledged_total") > before)
         first.options["targets"] = []
@@ -163,6 +164,7 @@ class Running(unittest.TestCase):
         first.process.send(signal.SIGHUP)
         first.process.wait_log("read again")
         until("no peers", lambda: first.metric("weft_probe_round_trip_seconds") is None)
+        self.assertEqual(first.metric("weft_config_rejected"), 0)
 
     def test_sigterm_and_sigint_stop_within_two_seconds(self):
         for host, signal_number in ((1, signal.SIGTERM), (2, signal.SIGINT)):

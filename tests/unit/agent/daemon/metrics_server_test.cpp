@@ -77,3 +77,39 @@ TEST_CASE("metrics server: the last published page is served", "[agent]") {
   CHECK(answer->status == 200);
   CHECK_THAT(answer->body, ContainsSubstring("weft_stream_connected 1"));
 }
+
+TEST_CASE("metrics server: Prometheus gets OpenMetrics where it asks for it, and text else", "[agent]") {
+  const SystemClock clock;
+  const auto server = MetricsServer::start({"127.0.0.1", 0}, clock);
+  REQUIRE(server);
+  httplib::Client client("127.0.0.1", (*server)->port());
+  const auto text = client.Get("/metrics");
+  REQUIRE(text);
+  CHECK(text->get_header_value("Content-Type") == "text/plain; version=0.0.4; charset=utf-8");
+  CHECK(text->get_header_value("Vary") == "Accept");
+  CHECK(text->body.find("# EOF") == std::string::npos);
+  const auto open =
+      client.Get("/metrics", {{"Accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}});
+  REQUIRE(open);
+  CHECK(open->get_header_value("Content-Type") == "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  CHECK(open->body.ends_with("# EOF\n"));
+}
+
+TEST_CASE(
+    "metrics server: while the main loop hangs a scrape gets the last page at once, with its age "
+    "(node_exporter 1841)",
+    "[agent]") {
+  FakeClock clock;
+  const auto server = MetricsServer::start({"127.0.0.1", 0}, clock);
+  REQUIRE(server);
+  model::MetricSample sample;
+  sample.name = "weft_stream_connected";
+  sample.value = 1;
+  (*server)->publish({sample}, true, "");
+  clock.advance(95 * kSecond);
+  httplib::Client client("127.0.0.1", (*server)->port());
+  const auto answer = client.Get("/metrics");
+  REQUIRE(answer);
+  CHECK_THAT(answer->body, ContainsSubstring("weft_stream_connected 1\n"));
+  CHECK_THAT(answer->body, ContainsSubstring("weft_page_age_seconds 95\n"));
+}

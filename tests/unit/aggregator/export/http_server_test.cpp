@@ -201,3 +201,18 @@ TEST_CASE("http: a command that judging does not answer ends with 503", "[aggreg
   REQUIRE(result);
   CHECK(result->status == 503);
 }
+
+TEST_CASE("http: the page of metrics is OpenMetrics where that is asked for", "[aggregator]") {
+  Fixture f;
+  f.clock.advance(2 * kSecond);
+  auto client = f.client();
+  const auto text = client.Get("/metrics");
+  REQUIRE(text);
+  CHECK(text->get_header_value("Content-Type") == "text/plain; version=0.0.4; charset=utf-8");
+  CHECK_THAT(text->body, ContainsSubstring("weft_page_age_seconds 2\n"));
+  const auto open = client.Get("/metrics", {{"Accept", "application/openmetrics-text; version=1.0.0"}});
+  REQUIRE(open);
+  CHECK(open->get_header_value("Content-Type") == "application/openmetrics-text; version=1.0.0; charset=utf-8");
+  CHECK(open->get_header_value("Vary") == "Accept");
+  CHECK(open->body.ends_with("# EOF\n"));
+}
