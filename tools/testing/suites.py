@@ -170,6 +170,12 @@ def integration(context):
     return run_unittest("tests/integration", "integration")
 
 
+def dashboards(context):
+    """Pages and rules for Prometheus, with the real promtool and Prometheus."""
+    build(context, "build")
+    return run_unittest("tests/dashboards", "dashboards")
+
+
 def lab_unit(context):
     """The lab's own code, without virtual machines."""
     del context
@@ -204,5 +210,6 @@ SUITES = {
     "minimal": minimal,
     "lab-unit": lab_unit,
     "integration": integration,
+    "dashboards": dashboards,
     "lab": lab,
 }
