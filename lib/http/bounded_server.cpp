@@ -105,9 +105,11 @@ class TimedStream final : public httplib::Stream {
       : socket_(socket), limits_(limits), hurry_(std::move(hurry)), ended_(std::move(ended)) {}
 
   bool late() const { return late_; }
+  std::function<void(Fd)> taker;
 
   bool is_readable() const override { return at_ < filled_ || wait(POLLIN); }
   bool is_writable() const override {
+    if (taker) return true;
     if (!answering_) answering_ = steady_clock::now();
     return wait(POLLOUT);
   }
@@ -128,6 +130,7 @@ class TimedStream final : public httplib::Stream {
     return static_cast<ssize_t>(part);
   }
   ssize_t write(const char* from, std::size_t size) override {
+    if (taker) return static_cast<ssize_t>(size);
     if (!is_writable()) return -1;
     ssize_t sent = 0;
     do {
@@ -175,7 +178,14 @@ class TimedStream final : public httplib::Stream {
   std::size_t at_ = 0, filled_ = 0;
 };
 
+// httplib shows its handlers no connection.
+thread_local TimedStream* t_serving = nullptr;
+
 }  // namespace
+
+void BoundedServer::hand_over(std::function<void(Fd)> taker) {
+  if (t_serving != nullptr) t_serving->taker = std::move(taker);
+}
 
 BoundedServer::BoundedServer(ConnectionLimits limits) : limits_(limits) {
   // The first that httplib calls once the socket listens.
@@ -196,11 +206,21 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
   TimedStream stream(
       socket, limits_, [this] { return unserved_ > 0; }, [this] { return svr_sock_ == INVALID_SOCKET; });
   bool closed = false;
+  t_serving = &stream;
   const bool served = process_request(stream, true, closed, [](httplib::Request& request) {
     request.ranges.clear();
     request.headers.erase("Range");
+    // httplib would rather answer in Brotli, at its slowest: a second of CPU for half a megabyte.
+    const bool gzip = request.get_header_value("Accept-Encoding").find("gzip") != std::string::npos;
+    request.headers.erase("Accept-Encoding");
+    if (gzip) request.set_header("Accept-Encoding", "gzip");
   });
+  t_serving = nullptr;
   if (stream.late()) ++cut_;
+  if (stream.taker && served) {
+    stream.taker(Fd(socket));
+    return true;
+  }
   ::shutdown(socket, SHUT_RDWR);
   ::close(socket);
   return served;

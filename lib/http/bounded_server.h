@@ -15,6 +15,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+
+#include "lib/base/fd.h"
 
 namespace weft::http {
 
@@ -37,6 +40,10 @@ class BoundedServer final : public httplib::Server {
 
   // Connections ended because they took too long. Any thread.
   std::uint64_t cut() const { return cut_; }
+
+  // From a handler, on its thread: what it answers is not sent; when it has returned, the connection goes to the taker,
+  // which answers in its own time and is bounded on its own, and the thread serves the next.
+  static void hand_over(std::function<void(Fd)> taker);
 
  private:
   bool process_and_close_socket(socket_t socket) override;

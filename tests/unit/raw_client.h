@@ -42,6 +42,41 @@ inline std::string ask(int port, const std::string& words) {
   return answer;
 }
 
+// Reads what a server says bit by bit. Of a number the socket stays the caller's.
+class EventReader {
+ public:
+  explicit EventReader(Fd socket) : own_(std::move(socket)), socket_(own_.get()) {}
+  explicit EventReader(int socket) : socket_(socket) {}
+
+  // All up to the words and with them; the test fails when the server ends before.
+  std::string until(const std::string& words) {
+    while (true) {
+      if (const auto at = text_.find(words); at != std::string::npos) {
+        std::string out = text_.substr(0, at + words.size());
+        text_.erase(0, out.size());
+        return out;
+      }
+      REQUIRE(more());
+    }
+  }
+  // Reads to the end.
+  bool ends() {
+    while (more()) text_.clear();
+    return true;
+  }
+
+ private:
+  bool more() {
+    std::array<char, 4096> part;
+    const ssize_t got = ::recv(socket_, part.data(), part.size(), 0);
+    if (got > 0) text_.append(part.data(), static_cast<std::size_t>(got));
+    return got > 0;
+  }
+  Fd own_;
+  int socket_;
+  std::string text_;
+};
+
 // Sends a byte on each of the sockets again and again, as a client does that is slow on purpose, until it is destroyed.
 // The sockets stay the caller's and must outlive it.
 class Drip {

@@ -23,12 +23,16 @@ struct Fixture {
   BoundedServer server;
   int port = 0;
   std::thread thread;
+  std::promise<weft::Fd> taken;  // of /mine
   explicit Fixture(ConnectionLimits limits) : server(limits) {
     server.Get("/digits", [](const httplib::Request&, httplib::Response& response) {
       response.set_content("0123456789", "text/plain");
     });
     server.Get("/large", [](const httplib::Request&, httplib::Response& response) {
       response.set_content(std::string(kLarge, 'x'), "text/plain");
+    });
+    server.Get("/mine", [this](const httplib::Request&, httplib::Response&) {
+      BoundedServer::hand_over([this](weft::Fd connection) { taken.set_value(std::move(connection)); });
     });
     port = server.bind_to_any_port("127.0.0.1");
     REQUIRE(port > 0);
@@ -129,6 +133,28 @@ TEST_CASE("bounded server: its port is its own", "[http]") {
   Fixture f({});
   BoundedServer second({});
   CHECK_FALSE(second.bind_to_port("127.0.0.1", f.port));
+}
+
+TEST_CASE("bounded server: an answer is never compressed by what takes a second of CPU", "[http]") {
+  Fixture f({});
+  for (const auto& [wanted, given] : {std::pair{"br", ""}, {"gzip, deflate, br", "gzip"}, {"", ""}}) {
+    CAPTURE(wanted);
+    const auto answer = f.client().Get("/digits", {{"Accept-Encoding", wanted}});
+    REQUIRE(answer);
+    CHECK(answer->get_header_value("Content-Encoding") == given);
+    CHECK(answer->body == "0123456789");
+  }
+}
+
+TEST_CASE("bounded server: a connection handed over is the taker's, and the thread serves the next", "[http]") {
+  ConnectionLimits limits;
+  limits.threads = 1;
+  Fixture f(limits);
+  weft::test::EventReader reader(say(f.port, "GET /mine HTTP/1.1\r\n\r\n"));
+  const weft::Fd connection = f.taken.get_future().get();
+  REQUIRE(f.serves_the_next());
+  REQUIRE(::send(connection.get(), "hello", 5, MSG_NOSIGNAL) == 5);
+  CHECK(reader.until("hello") == "hello");
 }
 
 TEST_CASE("bounded server: ranges are ignored, so that no small request asks for a large answer", "[http]") {
