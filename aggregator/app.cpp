@@ -112,6 +112,7 @@ void App::run(const std::atomic<bool>& stop, std::atomic<bool>& reload,
       impl_->core->handle(std::move(*message));
       message = i + 1 < kDrain ? impl_->queue.try_pop() : std::nullopt;
     }
+    impl_->http->published();
   }
 }
 

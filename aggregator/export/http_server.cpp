@@ -1,16 +1,19 @@
 #include "aggregator/export/http_server.h"
 
+#include <arpa/inet.h>
 #include <httplib.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
-#include <future>
 #include <mutex>
 #include <thread>
 
 #include "aggregator/config.h"
-#include "aggregator/export/api_json.h"
+#include "aggregator/export/api_routes.h"
+#include "aggregator/export/event_feed.h"
 #include "aggregator/export/metrics_page.h"
 #include "lib/base/host_port.h"
 #include "lib/base/log.h"
@@ -21,55 +24,47 @@ namespace {
 
 constexpr std::size_t kMaxPath = 2048;
 
-constexpr const char* title_of(int status) {
-  switch (status) {
-    case 400:
-      return "Bad Request";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 413:
-      return "Payload Too Large";
-    case 414:
-      return "URI Too Long";
-    case 416:
-      return "Range Not Satisfiable";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return status >= 500 ? "Internal Server Error" : "Error";
-  }
+// Above every id that a former process gave: no clock of a host is set back by as many milliseconds as it gave events.
+std::uint64_t first_event_id(const Clock& clock) {
+  return static_cast<std::uint64_t>(clock.wall_ns() / kMillisecond) * 1000;
 }
 
-void problem(httplib::Response& response, int status, const std::string& detail) {
-  response.status = status;
-  response.set_content(problem_json(status, title_of(status), detail), "application/problem+json");
+// Of the pages that this server serves itself, and of no other.
+bool from_own_page(const httplib::Request& request) {
+  const std::string host = request.get_header_value("Host");
+  if (request.get_header_value("Origin") != "http://" + host) return false;
+  // A foreign name that is made to point here would pass as ours; an address or this machine's name would not.
+  const std::string name = host.substr(0, host.rfind(']') == std::string::npos ? host.find(':') : host.rfind(']') + 1);
+  std::array<char, 256> own{};
+  ::gethostname(own.data(), own.size() - 1);
+  in_addr address{};
+  const bool v6 = name.size() > 1 && name.front() == '[' && name.back() == ']';
+  return v6 || name == "localhost" || (!name.empty() && name == own.data()) ||
+         ::inet_pton(AF_INET, name.c_str(), &address) == 1;
 }
-
-void answer(httplib::Response& response, std::string body) {
-  response.status = 200;
-  response.set_header("Cache-Control", "no-store");
-  response.set_content(std::move(body), "application/json");
-}
-
-constexpr const char* kPaths =
-    "known: /api/v1/status, /api/v1/findings, /api/v1/findings/ID, /api/v1/mesh, /api/v1/paths, /api/v1/links, "
-    "/api/v1/hosts, /healthz, /metrics; POST /api/v1/findings/ID/ack, /api/v1/findings/clear";
 
 }  // namespace
 
 struct HttpServer::Impl {
-  Impl(HttpLimits l, GetSnapshot get, MessageQueue& q, const Clock& c, std::string v)
-      : limits(l), snapshot(std::move(get)), queue(q), clock(c), version(std::move(v)), server(l.connections) {}
+  Impl(HttpLimits l, GetSnapshot get, MessageQueue& queue, const Clock& c, std::string v)
+      : limits(l),
+        snapshot(std::move(get)),
+        clock(c),
+        version(std::move(v)),
+        events(l.events, first_event_id(clock)),
+        feed(events, version),
+        api({snapshot, [this](metrics::PageFormat format) { return metrics_page(format); }, queue, clock, events,
+             version, l.command_wait, l.stale_after_ns}),
+        server(l.connections) {}
 
   const HttpLimits limits;
   const GetSnapshot snapshot;
-  MessageQueue& queue;
   const Clock& clock;
   const std::string version;
+  http::EventStream events;
+  EventFeed feed;
+  std::shared_ptr<const Snapshot> fed;  // what the feed saw last
+  Api api;
   metrics::Exposition exposition{"weft-aggregator"};
   std::array<std::atomic<std::uint64_t>, 6> counts{};
   http::BoundedServer server;
@@ -82,137 +77,50 @@ struct HttpServer::Impl {
   void set_up();
   std::string detail_of(int status) const;
   bool route(const httplib::Request& request, httplib::Response& response);
-  void get(const httplib::Request& request, httplib::Response& response);
-  void post(const httplib::Request& request, httplib::Response& response);
-  void get_table(const httplib::Request& request, httplib::Response& response,
-                 std::string (*body)(const Snapshot&, std::size_t));
-  void health(httplib::Response& response);
-  void page(const httplib::Request& request, httplib::Response& response);
-  void acknowledge(const std::string& id, httplib::Response& response);
-  void clear(httplib::Response& response);
+  std::string metrics_page(metrics::PageFormat format);
 };
 
 bool HttpServer::Impl::route(const httplib::Request& request, httplib::Response& response) {
   if (request.path.size() > kMaxPath) {
-    problem(response, 414, "the path is longer than " + std::to_string(kMaxPath) + " bytes");
+    refuse(response, 414, "the path is longer than " + std::to_string(kMaxPath) + " bytes");
     return true;
   }
   if (request.method == "GET" || request.method == "HEAD") {
-    get(request, response);
+    api.serve(request, response);
     return true;
   }
   if (request.method != "POST") {
-    problem(response, 405, "only GET, HEAD and POST");
+    response.set_header("Allow", "GET, HEAD, POST");
+    refuse(response, 405, "only GET, HEAD and POST");
     return true;
   }
   // A page in a browser must not be able to clear findings behind its reader's back.
-  if (request.has_header("Origin")) {
-    problem(response, 403, "requests from web pages are refused");
+  if (request.has_header("Origin") && !from_own_page(request)) {
+    refuse(response, 403,
+           "requests from other web pages are refused, and from ours unless it was opened by address, as localhost or "
+           "by the name of the host it runs on");
     return true;
   }
   // No command has a body. Without a length httplib would wait for one until its timeout (curl -X POST sends none).
   const std::string length = request.get_header_value("Content-Length");
   if ((length.empty() || length == "0") && !request.has_header("Transfer-Encoding")) {
-    post(request, response);
+    api.serve(request, response);
     return true;
   }
   return false;
 }
 
-void HttpServer::Impl::post(const httplib::Request& request, httplib::Response& response) {
-  constexpr std::string_view kFinding = "/api/v1/findings/";
-  constexpr std::string_view kAck = "/ack";
-  const std::string& path = request.path;
-  if (path == "/api/v1/findings/clear") {
-    clear(response);
-  } else if (path.size() > kFinding.size() + kAck.size() && path.compare(0, kFinding.size(), kFinding) == 0 &&
-             path.compare(path.size() - kAck.size(), kAck.size(), kAck) == 0) {
-    acknowledge(path.substr(kFinding.size(), path.size() - kFinding.size() - kAck.size()), response);
-  } else {
-    problem(response, 404, kPaths);
-  }
-}
-
-void HttpServer::Impl::get(const httplib::Request& request, httplib::Response& response) {
-  const std::string& path = request.path;
-  const std::shared_ptr<const Snapshot> now = snapshot();
-  constexpr std::string_view kFinding = "/api/v1/findings/";
-  if (path == "/api/v1/status") {
-    answer(response, status_json(*now, version));
-  } else if (path == "/api/v1/findings") {
-    const auto query = parse_findings_query(request.params, clock.wall_ns());
-    query ? answer(response, findings_json(*now, *query)) : problem(response, 400, query.error().context);
-  } else if (path.compare(0, kFinding.size(), kFinding) == 0) {
-    const std::string id = path.substr(kFinding.size());
-    const auto body = finding_json(*now, id);
-    body ? answer(response, *body) : problem(response, 404, "no finding has this id; see /api/v1/findings");
-  } else if (path == "/api/v1/mesh") {
-    get_table(request, response, mesh_json);
-  } else if (path == "/api/v1/paths") {
-    get_table(request, response, paths_json);
-  } else if (path == "/api/v1/links") {
-    get_table(request, response, links_json);
-  } else if (path == "/api/v1/hosts") {
-    get_table(request, response, hosts_json);
-  } else if (path == "/healthz") {
-    health(response);
-  } else if (path == "/metrics") {
-    page(request, response);
-  } else {
-    problem(response, 404, kPaths);
-  }
-}
-
-void HttpServer::Impl::get_table(const httplib::Request& request, httplib::Response& response,
-                                 std::string (*body)(const Snapshot&, std::size_t)) {
-  const auto limit = parse_limit(request.params);
-  limit ? answer(response, body(*snapshot(), *limit)) : problem(response, 400, limit.error().context);
-}
-
-void HttpServer::Impl::health(httplib::Response& response) {
-  const Nanos age = clock.monotonic_ns() - snapshot()->monotonic_ns;
-  if (age > limits.stale_after_ns) {
-    problem(response, 503, "no judgement for " + std::to_string(age / kSecond) + " s");
-    return;
-  }
-  response.status = 200;
-  response.set_content("ok\n", "text/plain");
-}
-
-void HttpServer::Impl::page(const httplib::Request& request, httplib::Response& response) {
+std::string HttpServer::Impl::metrics_page(metrics::PageFormat format) {
   HttpCounts http;
   for (std::size_t i = 0; i < http.answers.size(); ++i) http.answers[i] = counts[i].load();
   http.cut = server.cut();
+  http.watchers = events.watchers();
+  http.watchers_refused = events.refused();
+  http.watchers_cut = events.cut();
+  http.events = events.published();
   const std::shared_ptr<const Snapshot> now = snapshot();
-  const metrics::PageFormat format = metrics::choose_format(request.get_header_value("Accept"));
-  response.status = 200;
-  response.set_header("Vary", "Accept");
-  response.set_content(exposition.render(metric_samples(*now, version, process_cpu_time(), http), format,
-                                         clock.monotonic_ns() - now->monotonic_ns),
-                       std::string(metrics::content_type(format)));
-}
-
-void HttpServer::Impl::acknowledge(const std::string& id, httplib::Response& response) {
-  auto promise = std::make_shared<std::promise<Result<model::Finding>>>();
-  std::future<Result<model::Finding>> future = promise->get_future();
-  queue.push(AcknowledgeFinding{id, std::move(promise)});
-  if (future.wait_for(limits.command_wait) != std::future_status::ready) {
-    problem(response, 503, "judging did not answer in time; look at /api/v1/findings whether it was done");
-    return;
-  }
-  const Result<model::Finding> finding = future.get();
-  finding ? answer(response, finding_json(*finding)) : problem(response, 404, finding.error().context);
-}
-
-void HttpServer::Impl::clear(httplib::Response& response) {
-  auto promise = std::make_shared<std::promise<std::size_t>>();
-  std::future<std::size_t> future = promise->get_future();
-  queue.push(ClearFindings{std::move(promise)});
-  if (future.wait_for(limits.command_wait) != std::future_status::ready) {
-    problem(response, 503, "judging did not answer in time; look at /api/v1/findings whether it was done");
-    return;
-  }
-  answer(response, cleared_json(future.get()));
+  return exposition.render(metric_samples(*now, version, process_cpu_time(), http), format,
+                           clock.monotonic_ns() - now->monotonic_ns);
 }
 
 // What httplib refuses by itself, before any handler.
@@ -222,8 +130,6 @@ std::string HttpServer::Impl::detail_of(int status) const {
       return "this is no HTTP request that can be read: it begins with METHOD PATH HTTP/1.1, METHOD is GET, HEAD or "
              "POST, and each header line has at most " +
              std::to_string(CPPHTTPLIB_HEADER_MAX_LENGTH) + " bytes";
-    case 404:
-      return kPaths;
     case 413:
       return "the body is too long: no request needs one, and at most " +
              std::to_string(std::min<std::size_t>(limits.body_bytes, CPPHTTPLIB_FORM_URL_ENCODED_PAYLOAD_MAX_LENGTH)) +
@@ -244,15 +150,16 @@ void HttpServer::Impl::set_up() {
     return route(request, response) ? httplib::Server::HandlerResponse::Handled
                                     : httplib::Server::HandlerResponse::Unhandled;
   });
-  server.Post(".*", [this](const httplib::Request& request, httplib::Response& response) { post(request, response); });
+  server.Post(".*",
+              [this](const httplib::Request& request, httplib::Response& response) { api.serve(request, response); });
   server.set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty()) return;
     // Of a Range that it cannot read httplib keeps what it could, and would cut the problem document by it.
     const_cast<httplib::Request&>(request).ranges.clear();
-    problem(response, response.status, detail_of(response.status));
+    refuse(response, response.status, detail_of(response.status));
   });
   server.set_exception_handler([](const httplib::Request&, httplib::Response& response, std::exception_ptr) {
-    problem(response, 500, "see the log of the aggregator");
+    refuse(response, 500, "see the log of the aggregator");
     log::error("http", "a handler threw");
   });
   server.set_logger([this](const httplib::Request&, const httplib::Response& response) {
@@ -263,6 +170,7 @@ void HttpServer::Impl::set_up() {
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() {
+  impl_->events.stop();
   impl_->server.stop();
   if (impl_->thread.joinable()) impl_->thread.join();
 }
@@ -295,7 +203,15 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(const std::string& address
 
 int HttpServer::port() const { return impl_->port; }
 
+void HttpServer::published() {
+  auto now = impl_->snapshot();
+  if (now == impl_->fed) return;
+  impl_->feed.look(*now);
+  impl_->fed = std::move(now);
+}
+
 bool HttpServer::stop(std::chrono::milliseconds wait) {
+  impl_->events.stop();
   impl_->server.stop();
   std::unique_lock lock(impl_->mutex);
   return impl_->ended.wait_for(lock, wait, [&] { return impl_->done; });

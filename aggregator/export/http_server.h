@@ -1,6 +1,6 @@
-// The HTTP side: JSON API, /healthz and /metrics, served from the last snapshot, so that no client however slow touches
-// judging. Commands go to judging as messages with a deadline. Bounded: threads, waiting connections, request size,
-// time for request and answer (lib/http). Thread safe.
+// The HTTP side: JSON API, events, console, /healthz and /metrics, served from the last snapshot, so that no client
+// however slow touches judging. Commands go to judging as messages with a deadline. Bounded: threads, waiting
+// connections, request size, time for request and answer, watchers (lib/http). Thread safe but for published().
 #pragma once
 
 #include <chrono>
@@ -14,11 +14,13 @@
 #include "lib/base/clock.h"
 #include "lib/base/result.h"
 #include "lib/http/bounded_server.h"
+#include "lib/http/event_stream.h"
 
 namespace weft::aggregator {
 
 struct HttpLimits {
   http::ConnectionLimits connections;
+  http::EventLimits events;
   std::size_t body_bytes = 64 * 1024;
   std::chrono::milliseconds command_wait{2000};
   // Without a judgement for this long /healthz answers 503.
@@ -37,6 +39,8 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   int port() const;
+  // Looks whether there is a new snapshot, and tells watchers what changed. By one thread at a time.
+  void published();
   // False when a slow client still holds a thread after the wait: the object must then outlive the process.
   bool stop(std::chrono::milliseconds wait);
 

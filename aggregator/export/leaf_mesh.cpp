@@ -1,10 +1,14 @@
 #include "aggregator/export/leaf_mesh.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace weft::aggregator {
 namespace {
+
+// Worst first. A silent host says less of a pair of leaves than lost probes do.
+constexpr std::array kStates{"loss", "silent", "late", "ce", "ok", "unknown"};
 
 // Name of each leaf's row.
 std::map<std::string, std::string> rows_of(const std::map<std::string, std::string>& leaf_of) {
@@ -41,11 +45,17 @@ LeafMesh leaf_mesh(const std::vector<localise::MeshCell>& mesh) {
     work.cell.lost += cell.lost;
     work.cell.ce += cell.ce;
     work.cell.ecn_capable += cell.ecn_capable;
+    work.cell.paths += cell.paths;
+    ++work.cell.pairs[cell.state];
+    if (cell.rtt_p90_ns) work.cell.rtt_p90_ns = std::max(work.cell.rtt_p90_ns.value_or(0), *cell.rtt_p90_ns);
     if (cell.rtt_median_ns) work.medians.push_back(*cell.rtt_median_ns);
   }
   for (auto& [pair, work] : cells) {
     work.cell.from = pair.first;
     work.cell.to = pair.second;
+    const auto worst = std::find_if(kStates.begin(), kStates.end(),
+                                    [&](const char* state) { return work.cell.pairs.count(state) != 0; });
+    if (worst != kStates.end()) work.cell.state = *worst;
     if (!work.medians.empty()) {
       const auto middle = work.medians.begin() + static_cast<std::ptrdiff_t>(work.medians.size() / 2);
       std::nth_element(work.medians.begin(), middle, work.medians.end());

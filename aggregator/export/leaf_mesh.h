@@ -1,5 +1,5 @@
-// The mesh of ports folded into one of leaves, for metrics: a fabric of a thousand hosts has a million pairs of ports
-// and some hundred pairs of leaves. Pure.
+// The mesh of ports folded into one of leaves, for metrics and the console: a fabric of a thousand hosts has a million
+// pairs of ports and some hundred pairs of leaves. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,10 @@ struct LeafCell {
   std::string from, to;
   std::uint64_t sent = 0, lost = 0, ce = 0, ecn_capable = 0;
   std::optional<Nanos> rtt_median_ns;  // the middle pair of ports: one bad pair shows as loss, not as the leaf's delay
+  std::optional<Nanos> rtt_p90_ns;     // the worst pair of ports
+  unsigned paths = 0;
+  std::map<std::string, unsigned> pairs;  // pairs of ports, by their state
+  std::string state;                      // the worst that a pair has; "ok" where some are and others are unknown
 };
 
 struct LeafMesh {

@@ -131,6 +131,10 @@ std::vector<model::MetricSample> metric_samples(const Snapshot& snapshot, const 
   samples.count("weft_http_connections_cut_total", http.cut);
   samples.add("weft_config_rejected", snapshot.config_rejected ? 1 : 0);
   add_places(snapshot, samples);
+  samples.count("weft_http_watchers", http.watchers);
+  samples.count("weft_http_watchers_refused_total", http.watchers_refused);
+  samples.count("weft_http_watchers_cut_total", http.watchers_cut);
+  samples.count("weft_http_events_total", http.events);
   add_findings(snapshot, samples);
   add_mesh(snapshot, samples);
   add_streams(snapshot, samples);

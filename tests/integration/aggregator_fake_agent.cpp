@@ -6,6 +6,12 @@
 //   garbage STREAM SEQ                 one good record among malformed ones
 //   finding STREAM SEQ SUBJECT on|off  the agent's own finding host_overloaded
 //   goodbye STREAM SECONDS
+// A host with its paths is put together record by record, and goes out as one batch:
+//   inventory STREAM ADDRESS PORTS     an rxe0 of so many UDP ports from 49152 on
+//   trace STREAM PEER PEER_ADDRESS ADDRESS PORT HOP,HOP...    both ends by host, routers by address
+//   window STREAM PEER PORT RETURN_PORT SENT LOST_FORWARD LOST_BACK CE RTT_US
+//   health STREAM
+//   send STREAM SEQ
 //   silent STREAM                      connects and says nothing
 //   close STREAM
 #include <grpcpp/grpcpp.h>
@@ -18,6 +24,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "lib/wire/codec.h"
 #include "weft/v1/stream.grpc.pb.h"
@@ -60,6 +67,7 @@ class Stream {
   }
   void close() { stream_->WritesDone(); }
   std::string agent;
+  std::vector<std::string> put;  // records of the batch to come
 
  private:
   void read() {
@@ -92,6 +100,63 @@ class Stream {
   std::unique_ptr<grpc::ClientReaderWriter<weft::v1::AgentMessage, weft::v1::AggregatorMessage>> stream_;
   std::thread reader_;
 };
+
+std::string inventory(const std::string& agent, std::istream& in) {
+  model::Inventory out;
+  model::RdmaPort port;
+  model::ProbeEndpoint endpoint;
+  unsigned ports = 0;
+  in >> endpoint.address >> ports;
+  port.state = model::PortState::Active;
+  port.link_layer = model::LinkLayer::Ethernet;
+  port.rate_bits_per_s = 100'000'000'000;
+  port.netdev = "eth1";
+  endpoint.device = "rxe0";
+  endpoint.transport = "rdma";
+  endpoint.hello_port = 47910;
+  endpoint.responder_epoch = 1;
+  for (unsigned i = 0; i < ports; ++i) endpoint.prober_ports.push_back(static_cast<std::uint16_t>(49152 + i));
+  endpoint.responder_ports = endpoint.prober_ports;
+  out.host = agent;
+  out.kernel = "6.1.0-18-amd64";
+  out.version = "0.1.0";
+  out.devices = {{"rxe0", "rxe", "", "", {port}}};
+  out.endpoints = {endpoint};
+  out.limitations = {{"host:" + agent, "hardware timestamps are off", "<script>window.hacked=1</script> is text"}};
+  return wire::encode_record(out);
+}
+
+std::string trace(const std::string& agent, std::istream& in) {
+  model::PathTrace out;
+  std::string peer, hops;
+  in >> peer >> out.to_address >> out.from_address >> out.source_port >> hops;
+  out.from = agent + "/rxe0";
+  out.to = peer + "/rxe0";
+  out.complete = true;
+  std::istringstream each(hops);
+  model::TraceHop hop;
+  while (std::getline(each, hop.address, ',')) {
+    ++hop.ttl;
+    out.hops.push_back(hop);
+  }
+  return wire::encode_record(out);
+}
+
+std::string told_window(const std::string& agent, std::istream& in) {
+  model::PathWindow out;
+  std::string peer;
+  long rtt_us = 0;
+  in >> peer >> out.key.forward_port >> out.key.return_port >> out.sent >> out.forward.lost >> out.back.lost >>
+      out.forward.ce >> rtt_us;
+  out.key.from = agent + "/rxe0";
+  out.key.to = peer + "/rxe0";
+  out.responder_epoch = 1;
+  out.acked = out.sent - out.forward.lost - out.back.lost;
+  out.forward.ecn_capable = out.back.ecn_capable = out.acked;
+  out.rtt_median_ns = rtt_us * weft::kMicrosecond;
+  out.rtt_p90_ns = 2 * *out.rtt_median_ns;
+  return wire::encode_record(out);
+}
 
 std::string window(const std::string& agent, unsigned index, std::uint32_t lost = 0) {
   model::PathWindow out;
@@ -157,9 +222,21 @@ int main(int argc, char** argv) {
       finding.kind = model::FindingKind::HostOverloaded;
       finding.severity = model::Severity::Warning;
       finding.confidence = 0.9;
-      finding.summary = "hostile \" } \n \xff summary";
+      finding.summary = "hostile <img src=x onerror=window.hacked=1> \" } \n \xff summary";
       if (state == "off") finding.until_ns = 1;
       batch.records.push_back(wire::encode_record(finding));
+      stream.send(batch);
+    } else if (command == "inventory") {
+      stream.put.push_back(inventory(stream.agent, in));
+    } else if (command == "trace") {
+      stream.put.push_back(trace(stream.agent, in));
+    } else if (command == "window") {
+      stream.put.push_back(told_window(stream.agent, in));
+    } else if (command == "health") {
+      stream.put.push_back(wire::encode_record(model::HostHealth{}));
+    } else if (command == "send") {
+      in >> batch.sequence;
+      batch.records.swap(stream.put);
       stream.send(batch);
     } else if (command == "goodbye") {
       long seconds = 0;

@@ -3,7 +3,7 @@
 import tempfile
 import unittest
 
-from tests.integration import test_aggregator
+from tests.integration import aggregator_support
 from tests.integration.cli_support import Process, parse_one_object, wait_for, weft
 
 KIND = "host_overloaded"  # the one that an agent may find itself; others that silence brings are not looked at
@@ -11,15 +11,15 @@ KIND = "host_overloaded"  # the one that an agent may find itself; others that s
 
 class Views(unittest.TestCase):
     def setUp(self):
-        for program in (test_aggregator.AGGREGATOR, test_aggregator.FAKE_AGENT):
+        for program in (aggregator_support.AGGREGATOR, aggregator_support.FAKE_AGENT):
             if not program.exists():
                 self.skipTest(f"{program.name} is not built")
         folder = tempfile.TemporaryDirectory(prefix="weft-views-")
         self.addCleanup(folder.cleanup)
-        self.running = test_aggregator.Aggregator(folder.name)
+        self.running = aggregator_support.Aggregator(folder.name)
         self.addCleanup(self.running.stop)
         self.url = f"http://127.0.0.1:{self.running.ports[1]}"
-        self.told = test_aggregator.FakeAgents(self.running.grpc)
+        self.told = aggregator_support.FakeAgents(self.running.grpc)
         self.addCleanup(self.told.stop)
         self.told.tell("open", "a", "lab", "h1", 1)
         self.told.wait("a", "welcome")

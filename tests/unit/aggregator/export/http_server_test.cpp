@@ -14,6 +14,7 @@ using weft::FakeClock;
 using weft::kSecond;
 using weft::test::ask;
 using weft::test::Drip;
+using weft::test::EventReader;
 using weft::test::say;
 using namespace weft::aggregator;
 
@@ -98,6 +99,10 @@ TEST_CASE("http: errors are problem documents", "[aggregator]") {
   check(client.Get("/nowhere"), 404);
   check(client.Get("/api/v1/findings?limit=x"), 400);
   check(client.Get("/api/v1/mesh?since=1m"), 400);
+  check(client.Get("/api/v1/status?x=1"), 400);
+  check(client.Get("/api/v1/hosts/none"), 404);
+  check(client.Get("/api/v1/events", {{"Last-Event-ID", "soon"}}), 400);
+  check(client.Get("/api/v1/findings/f1/ack"), 405);
   check(client.Get("/api/v1/findings/none"), 404);
   check(client.Get("/" + std::string(3000, 'a')), 414);
   check(client.Delete("/api/v1/findings/f1"), 405);
@@ -107,6 +112,118 @@ TEST_CASE("http: errors are problem documents", "[aggregator]") {
   // Forms have a bound of their own in httplib; curl -d sends one.
   check(client.Post("/api/v1/findings/clear", std::string(10'000, 'x'), "application/x-www-form-urlencoded"), 413);
   check(client.Get("/" + std::string(9000, 'a')), 414);
+}
+
+TEST_CASE("http: a problem names the parameter, the methods or the paths that would do", "[aggregator]") {
+  Fixture f;
+  auto client = f.client();
+  CHECK(json::parse(client.Get("/api/v1/findings?limit=x")->body)["parameter"] == "limit");
+  CHECK(json::parse(client.Get("/api/v1/links?cursor=9")->body)["parameter"] == "cursor");
+  const auto wrong = client.Get("/api/v1/findings/clear/ack");
+  CHECK(wrong->status == 405);
+  CHECK(wrong->get_header_value("Allow") == "POST");
+  const json nowhere = json::parse(client.Get("/nowhere")->body);
+  CHECK(nowhere["known"].size() > 10);
+  CHECK_FALSE(nowhere.contains("parameter"));
+}
+
+TEST_CASE("http: commands of our own page are taken where no foreign name can pass for ours", "[aggregator]") {
+  Fixture f;
+  auto client = f.client();
+  const std::string port = ":" + std::to_string(f.server->port());
+  const auto status = [&](const std::string& host, const std::string& origin) {
+    // There is no such command, so what is let in ends with 404.
+    return client.Post("/nowhere", {{"Host", host}, {"Origin", origin}}, "", "text/plain")->status;
+  };
+  for (const std::string host : {"127.0.0.1", "localhost", "[::1]"}) {
+    CAPTURE(host);
+    CHECK(status(host + port, "http://" + host + port) == 404);
+  }
+  CHECK(status("evil.example" + port, "http://evil.example" + port) == 403);
+  CHECK(status("127.0.0.1" + port, "http://127.0.0.1:1") == 403);
+  CHECK(status("127.0.0.1" + port, "null") == 403);
+  CHECK(status("[", "http://[") == 403);
+  CHECK(status("", "http://") == 403);
+}
+
+TEST_CASE("http: watchers are told what is raised, changes and clears, and resume where they were", "[aggregator]") {
+  Fixture f;
+  const auto step = [&](const std::vector<weft::model::Finding>& active,
+                        const std::vector<weft::model::Finding>& gone) {
+    f.clock.advance(10 * kSecond);
+    auto next = std::make_shared<Snapshot>(*f.snapshot);
+    next->monotonic_ns = f.clock.monotonic_ns();
+    next->active = active;
+    next->cleared = std::make_shared<std::vector<weft::model::Finding>>(gone);
+    f.snapshot = std::move(next);
+    f.server->published();
+  };
+  weft::model::Finding finding;
+  finding.id = "f1";
+  finding.subject = "link:s1>l2";
+  step({}, {});
+  const weft::Fd socket = say(f.server->port(), "GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n");
+  EventReader watcher(socket.get());
+  CHECK(watcher.until("\r\n\r\n").find("text/event-stream") != std::string::npos);
+  const std::string hello = watcher.until("}\n\n");
+  CHECK_THAT(hello, ContainsSubstring("event: status\n"));
+  const std::uint64_t start = std::stoull(hello.substr(hello.find("id: ") + 4));
+
+  step({finding}, {});
+  CHECK_THAT(watcher.until("event: finding_raised"), ContainsSubstring("id: " + std::to_string(start + 1) + "\n"));
+  CHECK_THAT(watcher.until("}\n\n"), ContainsSubstring("\"subject\":\"link:s1>l2\""));
+  finding.evidence = {{"lost", 7, "probes", 20}};
+  step({finding}, {});  // evidence alone is no news
+  finding.acknowledged = true;
+  step({finding}, {});
+  watcher.until("event: finding_updated");
+  finding.until_ns = f.clock.wall_ns();
+  step({}, {finding});
+  CHECK_THAT(watcher.until("event: finding_cleared"), ContainsSubstring("id: " + std::to_string(start + 3) + "\n"));
+
+  EventReader again(
+      say(f.server->port(), "GET /api/v1/events HTTP/1.1\r\nLast-Event-ID: " + std::to_string(start + 2) + "\r\n\r\n"));
+  CHECK_THAT(again.until("event: finding_cleared"), !ContainsSubstring("event: finding_updated"));
+  EventReader former(say(f.server->port(), "GET /api/v1/events HTTP/1.1\r\nLast-Event-ID: 7\r\n\r\n"));
+  former.until("event: gap");
+}
+
+TEST_CASE("http: watchers have a bound of their own and take no thread from requests", "[aggregator]") {
+  HttpLimits limits;
+  limits.connections.threads = 1;
+  limits.events.watchers = 3;
+  Fixture f(limits);
+  f.server->published();
+  std::vector<weft::Fd> held;
+  for (int i = 0; i < 3; ++i) {
+    held.push_back(say(f.server->port(), "GET /api/v1/events HTTP/1.1\r\n\r\n"));
+    EventReader(held.back().get()).until("event: status");
+  }
+  const auto refused = f.client().Get("/api/v1/events");
+  REQUIRE(refused);
+  CHECK(refused->status == 503);
+  CHECK(refused->get_header_value("Retry-After") == "5");
+  CHECK(refused->get_header_value("Content-Type") == "application/problem+json");
+  const auto page = f.client().Get("/metrics");
+  REQUIRE(page);
+  CHECK_THAT(page->body, ContainsSubstring("weft_http_watchers 3\n"));
+  CHECK_THAT(page->body, ContainsSubstring("weft_http_watchers_refused_total 1\n"));
+  // A place is free again once one has gone.
+  held.pop_back();
+  std::string head;
+  do {
+    EventReader next(say(f.server->port(), "GET /api/v1/events HTTP/1.1\r\n\r\n"));
+    head = next.until("\r\n\r\n");
+  } while (head.find("text/event-stream") == std::string::npos);
+}
+
+TEST_CASE("http: watchers do not hold up the end", "[aggregator]") {
+  Fixture f;
+  f.server->published();
+  EventReader watcher(say(f.server->port(), "GET /api/v1/events HTTP/1.1\r\n\r\n"));
+  watcher.until("event: status");
+  CHECK(f.server->stop(std::chrono::seconds(60)));
+  CHECK(watcher.ends());
 }
 
 TEST_CASE("http: what is no request is told how one begins", "[aggregator]") {
@@ -143,8 +260,8 @@ TEST_CASE("http: a Range is ignored, and one that cannot be read gets its whole 
 TEST_CASE("http: every page answers, with no-store and the right type", "[aggregator]") {
   Fixture f;
   auto client = f.client();
-  for (const char* path :
-       {"/api/v1/status", "/api/v1/findings", "/api/v1/mesh", "/api/v1/paths", "/api/v1/links", "/api/v1/hosts"}) {
+  for (const char* path : {"/api/v1/status", "/api/v1/findings", "/api/v1/mesh", "/api/v1/paths", "/api/v1/links",
+                           "/api/v1/hosts", "/api/v1/mesh?group=leaf"}) {
     CAPTURE(path);
     const auto result = client.Get(path);
     REQUIRE(result);
