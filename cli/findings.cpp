@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/aggregator.h"
@@ -7,11 +9,13 @@
 #include "cli/findings_report.h"
 #include "cli/format.h"
 #include "cli/stop.h"
+#include "lib/client/change_watch.h"
 
 namespace weft::cli {
 namespace {
 
 constexpr Nanos kPoll = kSecond;
+constexpr Nanos kPollBesideEvents = 10 * kSecond;  // coverage changes without a finding
 constexpr const char* kInstead = "weft status here, weft mesh --direct HOST...";
 
 FindingFilter filter_of(const FindingsOptions& o, const Clock& clock) {
@@ -110,8 +114,9 @@ ExitCode watch(const FindingsOptions& o, client::AggregatorClient& client, Outpu
   std::map<std::string, model::Finding> known;
   bool reachable = true, first = true;
   ExitCode code = ExitCode::CannotMeasure;
+  std::unique_ptr<client::ChangeWatch> changes;
   while (!stop_asked() && !output.closed()) {
-    const Nanos next = clock.monotonic_ns() + kPoll;
+    const Nanos begun = clock.monotonic_ns();
     FindingsOptions everything = o;
     everything.all = true;
     auto status = client.status();
@@ -145,7 +150,10 @@ ExitCode watch(const FindingsOptions& o, client::AggregatorClient& client, Outpu
       if (first && active.empty() && !output.json) output.say("nothing now; waiting for changes, Ctrl-C ends");
     }
     first = false;
-    sleep_until(clock, next);
+    if (!changes) changes = std::make_unique<client::ChangeWatch>(*client::parse_endpoint(o.aggregator.address));
+    const Nanos asked = clock.monotonic_ns() - begun;
+    const Nanos wait = std::max<Nanos>((changes->hears() ? kPollBesideEvents : kPoll) - asked, 0);
+    changes->wait(std::chrono::milliseconds(wait / kMillisecond), stop_asked);
   }
   if (output.json) {
     nlohmann::json line{{"schema", kJsonSchema}, {"command", "findings"}, {"exit_code", static_cast<int>(code)}};

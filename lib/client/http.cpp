@@ -57,8 +57,8 @@ void Call::run() {
   HttpOutcome out;
   try {
     httplib::Client http(request.to.host, request.to.port);
-    http.set_connection_timeout(request.deadline);
-    http.set_read_timeout(request.deadline);
+    http.set_connection_timeout(request.silence.count() > 0 ? request.silence : request.deadline);
+    http.set_read_timeout(request.silence.count() > 0 ? request.silence : request.deadline);
     http.set_write_timeout(request.deadline);
     http.set_socket_options([this](int made) {
       const std::lock_guard lock(mutex);
@@ -69,6 +69,10 @@ void Call::run() {
     asked.path = request.path;
     if (asked.method == "POST") asked.set_header("Content-Length", "0");
     asked.content_receiver = [&](const char* data, std::size_t size, std::uint64_t, std::uint64_t) {
+      if (request.part) {
+        request.part({data, size});
+        return true;
+      }
       if (out.answer.body.size() + size > request.max_body_bytes) return false;
       out.answer.body.append(data, size);
       return true;

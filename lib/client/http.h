@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "lib/base/result.h"
 
@@ -31,6 +32,9 @@ struct HttpRequest {
   std::chrono::milliseconds deadline{3000};  // all in all: name, connection, answer
   std::size_t max_body_bytes = 64 * 1024 * 1024;
   StopAsked stopped;
+  // When set, takes the body bit by bit, from a thread of its own, and the answer has none.
+  std::function<void(std::string_view)> part;
+  std::chrono::milliseconds silence{0};  // the most between two bits, or before the first; 0: as the deadline
 };
 
 struct HttpAnswer {
