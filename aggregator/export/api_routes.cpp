@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "aggregator/console/console.h"
 #include "lib/http/bounded_server.h"
 #include "lib/metrics/page_format.h"
 
@@ -13,6 +14,11 @@ namespace {
 
 constexpr std::string_view kId = "{id}";
 constexpr const char* kTooLate = "judging did not answer in time; look at /api/v1/findings whether it was done";
+
+// Nothing from elsewhere, nothing inline: even text that came to be markup could do nothing.
+constexpr const char* kConsolePolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'";
 
 constexpr const char* title_of(int status) {
   switch (status) {
@@ -89,6 +95,8 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/api/v1/hosts", &Api::hosts},
       {"GET", "/api/v1/hosts/{id}", &Api::host},
       {"GET", "/api/v1/events", &Api::watch},
+      {"GET", "/", &Api::console},
+      {"GET", "/console/{id}", &Api::console},
       {"GET", "/healthz", &Api::health},
       {"GET", "/metrics", &Api::page},
   };
@@ -224,6 +232,21 @@ void Api::watch(const Call& call) {
   http::BoundedServer::hand_over([&events = parts_.events, seat = std::move(seat), last](Fd connection) {
     events.add(std::move(connection), seat, last);
   });
+}
+
+void Api::console(const Call& call) {
+  const std::string_view name = call.id.empty() ? "index.html" : std::string_view(call.id);
+  for (const ConsoleFile& file : console_files()) {
+    if (file.name != name) continue;
+    call.response.status = 200;
+    call.response.set_header("Cache-Control", "no-cache");
+    call.response.set_header("Content-Security-Policy", kConsolePolicy);
+    call.response.set_header("X-Content-Type-Options", "nosniff");
+    call.response.set_header("Referrer-Policy", "no-referrer");
+    call.response.set_content(std::string(file.text), std::string(file.type));
+    return;
+  }
+  refuse(call.response, 404, "the console has no such file; it begins at /");
 }
 
 void Api::health(const Call& call) {

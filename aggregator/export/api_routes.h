@@ -69,6 +69,7 @@ class Api {
   void hosts(const Call& call);
   void host(const Call& call);
   void watch(const Call& call);
+  void console(const Call& call);
   void health(const Call& call);
   void page(const Call& call);
 

@@ -8,10 +8,11 @@ FIRST_PORT = 49152
 class MadeUpFabric:
     """Hosts h1, h2... by leaf, one port each; probes of a host go to its next peers, one path over each of some spines."""
 
-    def __init__(self, hosts=4, leaves=2, spines=2, peers=3, ports=2, names=None):
+    def __init__(self, hosts=4, leaves=2, spines=2, peers=3, ports=2, unused=0):
         self.leaves = [f"l{i + 1}" for i in range(leaves)]
-        self.spines = [f"s{i + 1}" for i in range(spines)]
-        self.hosts = names or [f"h{i + 1}" for i in range(hosts)]
+        self.spines = [f"s{i + 1}" for i in range(spines + unused)]
+        self.crossed = spines  # the rest of them no path takes
+        self.hosts = [f"h{i + 1}" for i in range(hosts)]
         self._numbers = {host: i for i, host in enumerate(self.hosts)}
         self.leaf_of = {host: i % leaves for i, host in enumerate(self.hosts)}
         self.peers, self.ports = min(peers, len(self.hosts) - 1), ports
@@ -42,7 +43,7 @@ class MadeUpFabric:
     def _way(self, host, peer, port):
         """Names and the addresses that routers answer from."""
         a, b = self.leaf_of[host], self.leaf_of[peer]
-        spine = (port - FIRST_PORT) % len(self.spines)
+        spine = (port - FIRST_PORT) % self.crossed
         first = self._host_address(host, 1)
         if a == b:
             return [host, self.leaves[a], peer], [first]
@@ -54,7 +55,7 @@ class MadeUpFabric:
         for step in range(1, self.peers + 1):
             peer = self.hosts[(at + step) % len(self.hosts)]
             for k in range(self.ports):
-                port = FIRST_PORT + (at + step + k) % len(self.spines)
+                port = FIRST_PORT + (at + step + k) % self.crossed
                 yield peer, port, port
 
     def _share(self, way, table):
@@ -66,7 +67,7 @@ class MadeUpFabric:
 
     def introduce(self, agents):
         for host in self.hosts:
-            agents.tell("inventory", host, self._host_address(host, 2), len(self.spines))
+            agents.tell("inventory", host, self._host_address(host, 2), self.crossed)
             for peer, out, back in self.paths_of(host):
                 agents.tell("trace", host, peer, self._host_address(peer, 2), self._host_address(host, 2), out,
                             ",".join(self._way(host, peer, out)[1]))

@@ -176,6 +176,12 @@ def dashboards(context):
     return run_unittest("tests/dashboards", "dashboards")
 
 
+def console(context):
+    """The aggregator's page in headless Chromium."""
+    build(context, "build")
+    return run_unittest("tests/console", "console")
+
+
 def lab_unit(context):
     """The lab's own code, without virtual machines."""
     del context
@@ -211,5 +217,6 @@ SUITES = {
     "lab-unit": lab_unit,
     "integration": integration,
     "dashboards": dashboards,
+    "console": console,
     "lab": lab,
 }

@@ -96,7 +96,7 @@ class Served(unittest.TestCase):
         return answer, answer.read()
 
     def fill(self, path, operation):
-        ids = {"/api/v1/findings": self.finding["id"], "/api/v1/hosts": "h1"}
+        ids = {"/api/v1/findings": self.finding["id"], "/api/v1/hosts": "h1", "/console": "main.js"}
         return re.sub(r"(.*)/\{id\}", lambda m: f"{m[1]}/{ids[m[1]]}", path) if values(operation, "path") else path
 
     def check(self, method, path, operation, status, query=None, headers=None):

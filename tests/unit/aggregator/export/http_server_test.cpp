@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -215,6 +217,38 @@ TEST_CASE("http: watchers have a bound of their own and take no thread from requ
     EventReader next(say(f.server->port(), "GET /api/v1/events HTTP/1.1\r\n\r\n"));
     head = next.until("\r\n\r\n");
   } while (head.find("text/event-stream") == std::string::npos);
+}
+
+TEST_CASE("http: the console is served whole, and what it may do is told to the browser", "[aggregator]") {
+  Fixture f;
+  const auto page = f.client().Get("/");
+  REQUIRE(page);
+  CHECK(page->status == 200);
+  CHECK(page->get_header_value("Content-Type") == "text/html; charset=utf-8");
+  const std::string policy = page->get_header_value("Content-Security-Policy");
+  CHECK_THAT(policy, ContainsSubstring("default-src 'none'"));
+  CHECK_THAT(policy, !ContainsSubstring("unsafe"));
+  CHECK(page->get_header_value("X-Content-Type-Options") == "nosniff");
+  // Every file that the page names, and every module that these import.
+  std::vector<std::string> todo{"/console/console.css", "/console/icon.svg", "/console/main.js"};
+  for (const std::string& path : todo) CHECK_THAT(page->body, ContainsSubstring("\"" + path + "\""));
+  std::set<std::string> seen(todo.begin(), todo.end());
+  while (!todo.empty()) {
+    const std::string path = todo.back();
+    todo.pop_back();
+    CAPTURE(path);
+    const auto file = f.client().Get(path);
+    REQUIRE(file);
+    CHECK(file->status == 200);
+    CHECK(file->get_header_value("Content-Type") != "text/html; charset=utf-8");
+    const std::regex imports("from \"\\./([a-z]+\\.js)\"");
+    for (std::sregex_iterator it(file->body.begin(), file->body.end(), imports), end; it != end; ++it) {
+      const std::string next = "/console/" + (*it)[1].str();
+      if (seen.insert(next).second) todo.push_back(next);
+    }
+  }
+  CHECK(seen.size() > 8);
+  CHECK(f.client().Get("/console/nothing.js")->status == 404);
 }
 
 TEST_CASE("http: watchers do not hold up the end", "[aggregator]") {
