@@ -36,7 +36,8 @@ void EventFeed::look(const Snapshot& snapshot) {
     }
     standing.emplace(finding.id, std::move(next));
   }
-  for (const auto& [id, known] : known_) {
+  for (const auto& before : known_) {
+    const std::string& id = before.first;
     if (standing.count(id) != 0) continue;
     const auto& cleared = *snapshot.cleared;
     const auto it = std::find_if(cleared.begin(), cleared.end(), [&](const auto& finding) { return finding.id == id; });

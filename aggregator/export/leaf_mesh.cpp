@@ -53,8 +53,9 @@ LeafMesh leaf_mesh(const std::vector<localise::MeshCell>& mesh) {
   for (auto& [pair, work] : cells) {
     work.cell.from = pair.first;
     work.cell.to = pair.second;
-    const auto worst = std::find_if(kStates.begin(), kStates.end(),
-                                    [&](const char* state) { return work.cell.pairs.count(state) != 0; });
+    const std::map<std::string, unsigned>& pairs = work.cell.pairs;
+    const auto worst =
+        std::find_if(kStates.begin(), kStates.end(), [&](const char* state) { return pairs.count(state) != 0; });
     if (worst != kStates.end()) work.cell.state = *worst;
     if (!work.medians.empty()) {
       const auto middle = work.medians.begin() + static_cast<std::ptrdiff_t>(work.medians.size() / 2);
