@@ -293,6 +293,11 @@ void TraceSchedule::on_answer(const IcmpParse& parsed, Nanos now) {
     ++stats_.unmatched;
     return;
   }
+  // Our own kernel's word: nobody is there at the next hop (no answer to ARP), so the packet never left.
+  if (answer.responder == answer.source && answer.responder != answer.destination) {
+    on_send_error(answer.token, now);
+    return;
+  }
   const Pending pending = it->second;
   pending_.erase(it);
   ++stats_.answered;

@@ -78,8 +78,9 @@ struct TraceView {
 };
 
 struct TraceStats {
-  std::uint64_t sent = 0, answered = 0, timeouts = 0, late = 0, send_errors = 0, refused_requests = 0;
-  std::uint64_t unmatched = 0;  // well-formed ICMP that quotes nothing we sent
+  std::uint64_t sent = 0, answered = 0, timeouts = 0, late = 0, refused_requests = 0;
+  std::uint64_t send_errors = 0;  // also of what this host's kernel could not hand to a next hop, told by ICMP
+  std::uint64_t unmatched = 0;    // well-formed ICMP that quotes nothing we sent
   std::array<std::uint64_t, kIcmpRejects> rejected{};
 };
 

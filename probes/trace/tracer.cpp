@@ -169,6 +169,9 @@ Result<TraceOnce> trace_once(const std::vector<TraceRequest>& requests, TraceLim
   }
   out.views = schedule.views();
   out.stats = schedule.stats();
+  if (out.send_error.empty() && out.stats.send_errors > 0) {
+    out.send_error = "the next hop does not answer this host (ARP or neighbour discovery)";
+  }
   return out;
 }
 

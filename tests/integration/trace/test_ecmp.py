@@ -209,6 +209,16 @@ class TraceNobody(NetworkTest):
         self.assertEqual(done.returncode, 3, done.stdout)
         self.assertEqual(parse_one_object(done.stdout)["error"]["kind"], "cannot_measure")
 
+    def test_an_address_that_nobody_has_is_exit_3_and_this_hosts_own_word_is_no_router(self):
+        self.add_node("a")
+        self.add_node("b")
+        self.connect("a", "10.98.0.1/24", "b", "10.98.0.2/24")
+        done = weft("trace", "--json", "--no-probe", "--port", 50000, "-w", "30s", "10.98.0.77", netns=self.name("a"))
+        body = parse_one_object(done.stdout)
+        self.assertEqual(done.returncode, 3, done.stdout)
+        self.assertEqual([hop["address"] for hop in body["paths"][0]["hops"] if hop["address"]], [])
+        self.assertIn("the next hop does not answer this host", body["error"]["message"])
+
     def test_ctrl_c_before_any_answer_is_exit_3_and_says_that_nothing_answered(self):
         self.add_node("a")
         self.add_node("b")

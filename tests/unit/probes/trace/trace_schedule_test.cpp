@@ -17,6 +17,19 @@ TraceLimits no_trials() {
   return limits;
 }
 
+IcmpAnswer answer_to(const TraceProbe& probe, const std::string& from) {
+  IcmpAnswer answer;
+  answer.responder = model::Gid::parse(from).value();
+  const bool refused = answer.responder == probe.destination || answer.responder == probe.source;
+  answer.kind = refused ? IcmpKind::Unreachable : IcmpKind::TimeExceeded;
+  answer.source = probe.source;
+  answer.destination = probe.destination;
+  answer.source_port = probe.source_port;
+  answer.destination_port = probe.destination_port;
+  answer.token = probe.token;
+  return answer;
+}
+
 // Routers in time: which one a port meets at each TTL, whether it answers, and how many answers it has left.
 class FakeNetwork {
  public:
@@ -67,14 +80,7 @@ class FakeNetwork {
       return;
     }
     ++answered_by[router];
-    IcmpAnswer answer;
-    answer.responder = model::Gid::parse(router).value();
-    answer.kind = answer.responder == packet.probe.destination ? IcmpKind::Unreachable : IcmpKind::TimeExceeded;
-    answer.source = packet.probe.source;
-    answer.destination = packet.probe.destination;
-    answer.source_port = packet.probe.source_port;
-    answer.destination_port = packet.probe.destination_port;
-    answer.token = packet.probe.token;
+    IcmpAnswer answer = answer_to(packet.probe, router);
     answer.quoted_tos = marks_at(router) ? packet.probe.tos | 3 : packet.probe.tos;
     schedule.on_answer(answer, now + kMillisecond);
   }
@@ -296,6 +302,22 @@ TEST_CASE("unknown hop count: two silent hops in a row end the trace, never a wa
   for (const auto& packet : net.sent) CHECK(packet.probe.ttl <= 5);
 }
 
+TEST_CASE("that this host cannot reach the next hop is no answer of a router, and ends the trace", "[trace]") {
+  const auto hops = GENERATE(std::optional<std::uint8_t>(), std::optional<std::uint8_t>(3));
+  FakeNetwork net;
+  net.answers_burst = net.answers_per_s = 1e6;
+  net.route = [](std::uint16_t, std::uint8_t) { return "10.0.1.2"; };  // its own address
+  REQUIRE(net.schedule.set_requests({request(49152, hops)}, net.now));
+  net.run(30 * kSecond);
+  const auto trace = net.trace(49152);
+  CHECK_FALSE(trace.complete);
+  REQUIRE_FALSE(trace.hops.empty());
+  for (const std::string& address : addresses(trace)) CHECK(address.empty());
+  CHECK(net.schedule.stats().send_errors > 0);
+  CHECK(net.schedule.stats().answered == 0);
+  CHECK(net.schedule.finished());
+}
+
 TEST_CASE("an endless way ends at TTL 30", "[trace]") {
   FakeNetwork net;
   net.route = [](std::uint16_t, std::uint8_t ttl) { return "10.9.0." + std::to_string(ttl); };
@@ -370,16 +392,22 @@ TEST_CASE("a late answer still tells the hop", "[trace]") {
   REQUIRE(packet);
   net.now += 3 * kSecond;
   (void)net.schedule.next(net.now);
-  IcmpAnswer answer;
-  answer.responder = model::Gid::parse(kLeaf1).value();
-  answer.source = packet->probe.source;
-  answer.destination = packet->probe.destination;
-  answer.source_port = packet->probe.source_port;
-  answer.destination_port = packet->probe.destination_port;
-  answer.token = packet->probe.token;
-  net.schedule.on_answer(answer, net.now);
+  net.schedule.on_answer(answer_to(packet->probe, kLeaf1), net.now);
   CHECK(net.trace(49152).complete);
   CHECK(net.schedule.stats().late == 1);
+}
+
+TEST_CASE("that this host could not reach the next hop is no answer when it is told late either", "[trace]") {
+  FakeNetwork net;
+  net.route = [](std::uint16_t, std::uint8_t) { return std::string(); };
+  REQUIRE(net.schedule.set_requests({request(49152, 1)}, net.now));
+  const auto packet = net.schedule.next(net.now);
+  REQUIRE(packet);
+  net.now += 3 * kSecond;
+  (void)net.schedule.next(net.now);
+  net.schedule.on_answer(answer_to(packet->probe, "10.0.1.2"), net.now);
+  CHECK(addresses(net.trace(49152)) == std::vector<std::string>{""});
+  CHECK(net.schedule.stats().send_errors == 1);
 }
 
 TEST_CASE("requests that go away leave nothing behind, kept ones keep what is known", "[trace]") {
