@@ -54,7 +54,9 @@ ExitCode direct_mesh(const MeshOptions& o, Output& output, const Clock& clock) {
   }
   output.out << std::flush;
   for (const std::string& note : mesh->notes) output.say("note: " + printable(note));
-  if (!mesh->missing.empty()) output.say("next: start `weft responder` or weftd on these hosts");
+  const bool unmeasured =
+      std::any_of(mesh->cells.begin(), mesh->cells.end(), [](const auto& c) { return c.sent == 0; });
+  if (unmeasured) output.say("next: start `weft responder` or weftd on these hosts");
   return code;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/mesh_report.h"
 #include "cli/option_files.h"
 #include "cli/path_tracing.h"
+#include "cli/ping_report.h"
 #include "cli/ping_stats.h"
 #include "cli/stop.h"
 
@@ -257,7 +258,7 @@ class MeshRun {
       cell.rtt_median_ns = s.rtt.at(0.5);
       cell.rtt_p90_ns = s.rtt.at(0.9);
       cell.paths = static_cast<unsigned>(by_forward_port(s.ports).size());
-      cell.state = failed != nullptr ? "unknown" : cell_state(cell, peer.answered);
+      cell.state = failed != nullptr ? "unknown" : cell_state(cell, peer.answered, s.unsure());
       sent += s.sent;
       skipped += s.overslept + s.local_error;
       if (failed != nullptr) {
@@ -267,6 +268,8 @@ class MeshRun {
                               (peer.trouble.empty() ? "" : ": " + peer.trouble));
       } else if (s.sent == 0) {
         out.missing.push_back(peer.host.name + ": no probe counts" + (s.last_error.empty() ? "" : ": " + s.last_error));
+      } else if (s.unsure()) {
+        out.missing.push_back(peer.host.name + ": " + unsure_text(s));
       }
       out.cells.push_back(std::move(cell));
     }
@@ -324,20 +327,20 @@ class MeshRun {
 ExitCode direct_mesh_exit(const std::vector<localise::MeshCell>& cells, bool any_finding) {
   bool bad = any_finding, missing = false;
   for (const localise::MeshCell& cell : cells) {
-    missing |=
-        cell.sent == 0 || cell.state == "silent";  // of a peer that does not answer, silence is not the network's
+    // Of a peer that does not answer, silence is not the network's.
+    missing |= cell.sent == 0 || cell.state == "silent" || cell.state == "unknown";
     bad |= cell.sent > 0 && cell.state != "silent" && cell_counts(cell);
   }
   if (bad) return ExitCode::Findings;
   return missing ? ExitCode::CannotMeasure : ExitCode::Healthy;
 }
 
-std::string cell_state(const localise::MeshCell& c, bool answered) {
+std::string cell_state(const localise::MeshCell& c, bool answered, bool unsure) {
   if (!answered) return "silent";
   if (c.sent == 0) return "unknown";
   if (c.lost > 0) return "loss";
   if (c.ecn_capable > 0 && static_cast<double>(c.ce) > kCeRatio * static_cast<double>(c.ecn_capable)) return "ce";
-  return "ok";
+  return unsure ? "unknown" : "ok";
 }
 
 Result<DirectMesh> measure_mesh(const MeshOptions& options, const Clock& clock) {

@@ -18,15 +18,15 @@ struct DirectMesh {
   std::vector<localise::MeshCell> cells;
   std::vector<model::Finding> findings;  // times are monotonic
   std::vector<std::string> notes;        // what limits this measurement
-  std::vector<std::string> missing;      // hosts of which nothing was measured, each with its reason
+  std::vector<std::string> missing;      // hosts that could not be measured, each with its reason
 };
 
 // Runs for duration_ns or until Ctrl-C.
 Result<DirectMesh> measure_mesh(const MeshOptions& options, const Clock& clock);
 
-// Pure. Loss, marks or a finding: 1; else 3 when of some host nothing could be measured; else 0.
+// Pure. Loss, marks or a finding: 1; else 3 when some host could not be measured; else 0.
 ExitCode direct_mesh_exit(const std::vector<localise::MeshCell>& cells, bool any_finding);
-// Pure: a pair's state from its counts.
-std::string cell_state(const localise::MeshCell& cell, bool answered);
+// Pure: a pair's state from its counts. unsure: see PingSummary.
+std::string cell_state(const localise::MeshCell& cell, bool answered, bool unsure);
 
 }  // namespace weft::cli

@@ -55,6 +55,7 @@ std::string more_text(std::size_t rows) {
 
 std::string loss_text(const PingSummary& s) {
   std::string out = of(s.lost, s.sent) + " lost";
+  if (s.unsure()) return out + ": cannot measure: " + unsure_text(s);
   if (s.lost == 0) return out;
   std::string split;
   const auto part = [&](std::uint64_t count, const char* where) {
@@ -125,7 +126,7 @@ std::string ping_report(const HostReport& r, const Paint& paint) {
   } else if (none_of_the_large(r)) {
     return out + "  " + paint(Style::Warn, "cannot measure") + ": " + printable(ping_trouble(r)) + '\n';
   } else {
-    out += "  " + paint(s.lossy() ? Style::Bad : Style::Good, loss_text(s)) + '\n';
+    out += "  " + paint(s.lossy() ? Style::Bad : s.unsure() ? Style::Warn : Style::Good, loss_text(s)) + '\n';
   }
   const std::pair<const char*, std::uint64_t> apart[] = {{"answered after the timeout, so slow but not lost", s.late},
                                                          {"duplicate", s.duplicate},
@@ -257,12 +258,17 @@ std::string ping_trouble(const HostReport& r) {
     return "none of " + count_of(r.summary.sent, "probe") + " of " + std::to_string(r.payload_bytes) +
            " bytes came back, while the hello did: the MTU on the way may be smaller";
   }
-  return r.summary.last_error;
+  return r.summary.sent > 0 && r.summary.unsure() ? unsure_text(r.summary) : r.summary.last_error;
 }
 
 ExitCode ping_exit(const HostReport& r) {
   if (!r.answered || r.summary.sent == 0 || none_of_the_large(r)) return ExitCode::CannotMeasure;
-  return r.summary.lossy() || r.summary.marked() || r.summary.late > 0 ? ExitCode::Findings : ExitCode::Healthy;
+  if (r.summary.lossy() || r.summary.marked() || r.summary.late > 0) return ExitCode::Findings;
+  return r.summary.unsure() ? ExitCode::CannotMeasure : ExitCode::Healthy;
+}
+
+std::string unsure_text(const PingSummary& s) {
+  return count_of(s.overslept, "more probe") + " may have been lost, and cannot count: this host was late itself";
 }
 
 std::string ping_hint(const HostReport& r) {

@@ -34,6 +34,8 @@ std::string ping_report(const HostReport& report, const Paint& paint);
 nlohmann::json ping_json(const HostReport& report);
 // Why nothing was measured, in words; empty when nobody said.
 std::string ping_trouble(const HostReport& report);
+// The same of a summary that is unsure().
+std::string unsure_text(const PingSummary& summary);
 // Loss or marks 1; nobody answered or nothing could be judged 3; else 0. Large probes none of which came through are no
 // loss: the hello did come through, and whatever carries fewer bytes on the way drops them in silence.
 ExitCode ping_exit(const HostReport& report);

@@ -56,6 +56,8 @@ struct PingSummary {
   std::optional<model::TimestampRung> rung;  // the worst that was used; absent before the first window
   std::vector<PortSummary> ports;            // worst first
   bool lossy() const { return lost > 0; }
+  // So many probes went uncounted, as this host was late itself, that nothing lost does not mean healthy.
+  bool unsure() const { return lost == 0 && overslept * 10 > sent; }
   bool marked() const { return forward.ce + back.ce > 0; }
   bool ecn_unseen() const { return forward.ecn_capable + back.ecn_capable == 0; }
 };

@@ -60,7 +60,8 @@ class LocaliserImpl final : public Localiser {
     Host* host = touch(responder, received);
     if (host == nullptr || prober_host == nullptr) return;
     if (window.sent > 0) host->last_probed = received;
-    if (window.acked > 0) host->last_answer = received;
+    // Of a prober that is late itself an answer may not count, and was one.
+    if (window.acked > 0 || window.rtt_min_ns) host->last_answer = received;
     // Probes to queue pairs that are no more say nothing, however many were lost.
     const auto port = host->endpoints.find(fabric_.endpoint(*to).device);
     if (port != host->endpoints.end() && window.responder_epoch != 0 && port->second.offer.responder_epoch != 0 &&

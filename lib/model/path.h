@@ -40,8 +40,8 @@ struct DirectionCounts {
   bool operator==(const DirectionCounts&) const = default;
 };
 
-// Times in ns. sent counts only probes that may accuse: those with an outcome decided in this window and whose own
-// sender was on time; so sent = acked + lost_unknown + forward.lost + back.lost.
+// Times in ns. sent counts only probes that may accuse or acquit: those with an outcome decided in this window and
+// whose own sender and poller were there; so sent = acked + lost_unknown + forward.lost + back.lost.
 struct PathWindow {
   PathKey key;
   std::uint64_t responder_epoch = 0;
@@ -55,7 +55,7 @@ struct PathWindow {
   std::uint32_t late = 0;                 // acknowledged after the timeout; already counted lost, listed to explain
   std::uint32_t duplicate = 0;
   std::uint32_t local_error = 0;  // could not be sent: says nothing about the network
-  std::uint32_t overslept = 0;    // sender or poller woke late: excluded from sent
+  std::uint32_t overslept = 0;    // own pause may have cost the answer: excluded from sent, answered or not
   std::uint32_t bad_timestamp = 0;
   std::uint32_t stale = 0;      // sent to queue pairs of an old responder epoch: excluded from sent
   std::uint32_t throttled = 0;  // the budget said no

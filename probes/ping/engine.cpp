@@ -371,7 +371,7 @@ class EngineImpl final : public Engine, private TransportEvents {
     follow_orders();
     const Nanos late = planned_ns_ == 0 ? 0 : std::max<Nanos>(now - planned_ns_, 0);
     own_delay_max_ns_ = std::max(own_delay_max_ns_, late);
-    if (late > options_.overslept_ns) prober_.woke_late();
+    if (late > options_.overslept_ns) prober_.woke_late(now, late);
     // What waits is delivered before anything times out.
     for (const int fd : ready_fds_) transport_->note_ready(fd);
     ready_fds_.clear();

@@ -33,7 +33,7 @@ struct EngineOptions {
   std::uint8_t traffic_class = 0;  // DSCP << 2; ECT(0) is added
   Nanos timeout_ns = 500 * kMillisecond;
   Nanos lease_ns = 60 * kSecond;
-  Nanos overslept_ns = 50 * kMillisecond;  // a probe whose own sender or poller was later than this accuses nobody
+  Nanos overslept_ns = 50 * kMillisecond;  // how late this process may be and still take stamps itself
   Nanos skip_late_ns = 0;                  // a probe this late is not sent but counted as throttled; 0: all are sent
   std::size_t payload_bytes = 0;           // 0: the smallest; padded up to this otherwise
   double max_probes_per_s = 200;           // budget of this endpoint

@@ -174,12 +174,12 @@ void Prober::send_due(Nanos now) {
     }
     const auto path = static_cast<std::size_t>(due->id & 0xffffffff);
     if (path < at->second->paths.size()) {
-      send_one(*at->second, at->second->paths[path], clock_.monotonic_ns(), due->late_ns > options_.overslept_ns);
+      send_one(*at->second, at->second->paths[path], clock_.monotonic_ns(), due->late_ns);
     }
   }
 }
 
-void Prober::send_one(Session& session, PathState& path, Nanos now, bool late) {
+void Prober::send_one(Session& session, PathState& path, Nanos now, Nanos late_ns) {
   forget_old(session, now);
   const bool udp = transport_.name() == "udp";
   const ChosenPorts ports = choose_ports(path.plan, path.turn++, own_ports_, own_lanes_, *session.info, udp);
@@ -190,7 +190,8 @@ void Prober::send_one(Session& session, PathState& path, Nanos now, bool late) {
   fresh.return_port = ports.back;
   fresh.epoch = session.info->epoch;
   fresh.t1_ns = now;
-  fresh.tainted = late;
+  fresh.tainted = late_ns > options_.overslept_ns;
+  fresh.deaf = is_deaf(late_ns);
   if (ports.error.empty() && (in_flight_.size() >= kMaxInFlight || !within_budget(bytes, now))) {
     ++stats_.throttled;
     folder_.aside(key_of(session, fresh), fresh.epoch, now, Aside::Throttled);
@@ -370,7 +371,8 @@ void Prober::finish_acked(Session& session, std::uint64_t sequence, Record& reco
   ++stats_.acked;
   const auto key = key_of(session, record);
   // Where this process takes the stamps, its own lateness is inside them.
-  if (record.tainted && transport_.rung() == model::TimestampRung::Software) {
+  const bool untimed = record.tainted && transport_.rung() == model::TimestampRung::Software;
+  if (untimed && record.deaf) {
     folder_.aside(key, record.epoch, now, Aside::Overslept);
     report(session, sequence, record, ProbeResult::Overslept);
     return;
@@ -382,12 +384,12 @@ void Prober::finish_acked(Session& session, std::uint64_t sequence, Record& reco
   facts.back_tos = record.back_tos;
   facts.back_hop_limit = record.back_hop_limit;
   facts.responder_delay_ns = record.delay_ns;
-  const Times times = times_of(session, record);
+  const Times times = untimed ? Times{} : times_of(session, record);
   ProbeResult result = ProbeResult::Ok;
   if (times.valid && times.rtt_ns <= options_.timeout_ns) {
     facts.rtt_ns = times.rtt_ns;
     facts.prober_delay_ns = times.prober_delay_ns;
-  } else if (record.first_ack && record.send_done && record.delay_ns) {
+  } else if (!untimed && record.first_ack && record.send_done && record.delay_ns) {
     result = ProbeResult::BadTimestamp;
     facts.bad_timestamp = true;
     facts.responder_delay_ns.reset();
@@ -395,15 +397,37 @@ void Prober::finish_acked(Session& session, std::uint64_t sequence, Record& reco
     result = ProbeResult::AckWithoutTimes;
     facts.without_times = true;
   }
-  folder_.acked(key, record.epoch, now, facts);
+  record.without_times = facts.without_times;
+  record.window = folder_.acked(key, record.epoch, now, facts);
+  record.counted = true;
+  if (record.deaf) uncount_acked(session, record);
   report(session, sequence, record, result);
 }
 
-void Prober::woke_late() {
+bool Prober::is_deaf(Nanos late_ns) const { return late_ns >= std::min(options_.deaf_ns, options_.timeout_ns / 2); }
+
+void Prober::uncount_acked(const Session& session, Record& record) {
+  if (!std::exchange(record.counted, false)) return;
+  folder_.uncount_acked(key_of(session, record), record.window, record.without_times);
+}
+
+void Prober::woke_late(Nanos now, Nanos late_ns) {
+  const bool deaf = is_deaf(late_ns);
   for (const InFlight& entry : in_flight_) {
     Session* session = find(entry.session);
     Record* record = session == nullptr ? nullptr : session->record(entry.sequence);
-    if (record != nullptr) record->tainted = true;
+    if (record == nullptr) continue;
+    record->tainted = true;
+    record->deaf |= deaf;
+  }
+  if (!deaf) return;
+  // Of the same time as the oldest that were still in flight when the pause began.
+  const Nanos since = now - late_ns - options_.timeout_ns;
+  for (const auto& [id, session] : sessions_) {
+    auto& records = session->records;
+    for (auto record = records.rbegin(); record != records.rend() && record->t1_ns > since; ++record) {
+      if (record->state == State::Acked) uncount_acked(*session, *record);
+    }
   }
 }
 
@@ -432,7 +456,7 @@ void Prober::time_out(Session& session, std::uint64_t sequence, Record& record, 
   record.state = State::TimedOut;
   session.not_sent_in_a_row = 0;
   const auto key = key_of(session, record);
-  if (record.tainted) {
+  if (record.deaf) {
     folder_.aside(key, record.epoch, now, Aside::Overslept);
     report(session, sequence, record, ProbeResult::Overslept);
     return;

@@ -1,7 +1,9 @@
 // Sends probes of its sessions at their pace, matches acknowledgements, and tells every probe's end apart.
-// Several probes are in flight at once; the timeout may be longer than the interval. A probe whose own sender or poller
-// was late accuses nobody. Losses are given a direction by what the responder says it received.
-// Pure over Transport and the time passed in; not thread safe.
+// Several probes are in flight at once; the timeout may be longer than the interval. What waits is taken before
+// anything times out, so a poller that is late loses nothing; one that pauses for so long that answers may not have
+// waited counts no probe of that time, answered or not: if only the unanswered went uncounted, a late host would see no
+// loss at all. Losses are given a direction by what the responder says it received. Pure over Transport and the time
+// passed in; not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +34,14 @@ struct ProberOptions {
   std::string name;  // "h1/rxe0"
   std::uint8_t traffic_class = 0;
   Nanos timeout_ns = 500 * kMillisecond;
-  Nanos overslept_ns = 50 * kMillisecond;
+  Nanos overslept_ns = 50 * kMillisecond;  // from here on, stamps that this process takes are not to be used
   Nanos skip_late_ns = 0;
   std::size_t payload_bytes = 0;
   double max_probes_per_s = 200;
   double max_link_share = 0.001;
   std::optional<std::uint64_t> rate_bits_per_s;
+  // From here on, or from half of the timeout, answers may not have waited: as long as receive queues are sure to hold.
+  Nanos deaf_ns = 200 * kMillisecond;
 };
 
 struct ProberStats {
@@ -62,9 +66,9 @@ class Prober {
 
   void on_arrival(const Arrival& arrival);
   void on_send_done(const SendDone& done);
-  // The loop woke later than it should have: whatever is in flight now may be late by our own fault.
+  // The loop woke this much later than it should have: what is in flight now may be late by our own fault.
   // To be called before the arrivals that waited meanwhile are delivered.
-  void woke_late();
+  void woke_late(Nanos now, Nanos late_ns);
   void expire(Nanos now);
   void send_due(Nanos now);
   std::optional<Nanos> next_deadline();
@@ -85,10 +89,12 @@ class Prober {
     State state = State::Pending;
     Seen seen = Seen::Unknown;  // by the responder
     bool send_done = false, first_ack = false, late_ack = false, second_follows = false;
-    bool tainted = false;   // own sender or poller was late
+    bool tainted = false;   // own sender or poller was late: stamps taken by it are wrong
+    bool deaf = false;      // so late that an answer may have been missed: not counted, answered or not
     bool stale = false;     // sent to a responder that is gone
     bool oversize = false;  // sent before it was known that packets of this size do not pass
-    bool counted = false;   // as a loss, in `window`
+    bool counted = false;   // as answered or as a loss, in `window`
+    bool without_times = false;
     Loss loss = Loss::Unknown;
     std::uint16_t forward_port = 0, return_port = 0;
     std::uint64_t epoch = 0;
@@ -133,7 +139,9 @@ class Prober {
   Session* find(std::uint64_t id);
   model::PathKey key_of(const Session& session, const Record& record) const;
   std::size_t probe_bytes(const ResponderInfo& info) const;
-  void send_one(Session& session, PathState& path, Nanos now, bool late);
+  void send_one(Session& session, PathState& path, Nanos now, Nanos late_ns);
+  bool is_deaf(Nanos late_ns) const;
+  void uncount_acked(const Session& session, Record& record);
   bool within_budget(std::size_t bytes, Nanos now);
   void forget_old(Session& session, Nanos now);
   void pace(Session& session, Nanos now);

@@ -68,7 +68,7 @@ WindowFolder::Open& WindowFolder::open(const model::PathKey& key, std::uint64_t 
   return entry;
 }
 
-void WindowFolder::acked(const model::PathKey& key, std::uint64_t epoch, Nanos now, const AckFacts& facts) {
+std::int64_t WindowFolder::acked(const model::PathKey& key, std::uint64_t epoch, Nanos now, const AckFacts& facts) {
   Open& entry = open(key, epoch, now);
   model::PathWindow& window = entry.window;
   window.rung = std::max(window.rung, facts.rung);
@@ -81,6 +81,16 @@ void WindowFolder::acked(const model::PathKey& key, std::uint64_t epoch, Nanos n
   keep_max(window.prober_delay_max_ns, facts.prober_delay_ns);
   keep_max(window.responder_delay_max_ns, facts.responder_delay_ns);
   if (facts.rtt_ns && entry.rtts_ns.size() < kMaxRtts) entry.rtts_ns.push_back(*facts.rtt_ns);
+  return second_of(now);
+}
+
+void WindowFolder::uncount_acked(const model::PathKey& key, std::int64_t window, bool without_times) {
+  const auto at = open_.find({window, key});
+  if (at == open_.end()) return;
+  --at->second.window.sent;
+  --at->second.window.acked;
+  if (without_times) --at->second.window.acked_without_times;
+  ++at->second.window.overslept;
 }
 
 std::int64_t WindowFolder::lost(const model::PathKey& key, std::uint64_t epoch, Nanos now, Loss loss) {

@@ -41,11 +41,14 @@ class WindowFolder {
 
   // Of this end; a window's is the worst of what its acknowledgements had.
   void set_rung(model::TimestampRung rung) { rung_ = rung; }
-  void acked(const model::PathKey& key, std::uint64_t epoch, Nanos now, const AckFacts& facts);
-  // Returns the window the loss was counted in, for move().
+  // Both return the window it was counted in, for uncount_acked() and move().
+  std::int64_t acked(const model::PathKey& key, std::uint64_t epoch, Nanos now, const AckFacts& facts);
   std::int64_t lost(const model::PathKey& key, std::uint64_t epoch, Nanos now, Loss loss);
   // Changes the kind of a counted loss; false when its window has closed.
   bool move(const model::PathKey& key, std::int64_t window, Loss from, Loss to);
+  // An answered probe turns out to have been overslept: it counts no more, what it measured stays. Nothing when its
+  // window has closed.
+  void uncount_acked(const model::PathKey& key, std::int64_t window, bool without_times);
   void aside(const model::PathKey& key, std::uint64_t epoch, Nanos now, Aside what);
 
   // Closes what is due; next_close is when that is next needed, absent while nothing is open.

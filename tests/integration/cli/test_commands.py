@@ -393,7 +393,7 @@ class MeshFaultyWire(NetworkTest):
         for _ in range(20):
             done = weft("mesh", "--direct", "--transport", "udp", "--for", "3s", "--ports", 4, "10.99.0.2",
                         netns=self.name("a"))
-            if "late itself" not in done.stdout:
+            if "late itself" not in done.stderr:
                 break
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertRegex(done.stdout, r"loss +3\d %")

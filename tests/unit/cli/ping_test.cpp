@@ -108,6 +108,21 @@ TEST_CASE("what the own host did wrong is no loss", "[cli]") {
   CHECK(ping_exit(report_of(stats)) == ExitCode::CannotMeasure);
 }
 
+TEST_CASE("nothing lost of the few probes that count, while the own host was late, is no health", "[cli]") {
+  PingStats stats;
+  for (std::uint64_t i = 1; i <= 20; ++i) stats.add(ok(i, 1000));
+  for (std::uint64_t i = 21; i <= 22; ++i) stats.add(ended(i, ProbeResult::Overslept));
+  CHECK(ping_exit(report_of(stats)) == ExitCode::Healthy);
+  stats.add(ended(23, ProbeResult::Overslept));
+  const HostReport r = report_of(stats);
+  CHECK(ping_exit(r) == ExitCode::CannotMeasure);
+  const std::string why = "3 more probes may have been lost, and cannot count: this host was late itself";
+  CHECK(ping_json(r)["error"]["message"] == why);
+  CHECK_THAT(ping_report(r, Paint(false)), ContainsSubstring("0 of 20 (0 %) lost: cannot measure: " + why));
+  stats.add(ended(24, ProbeResult::Timeout));
+  CHECK(ping_exit(report_of(stats)) == ExitCode::Findings);
+}
+
 TEST_CASE("acknowledged without times is alive, not lost", "[cli]") {
   PingStats stats;
   stats.add(ended(1, ProbeResult::AckWithoutTimes));

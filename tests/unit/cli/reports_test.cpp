@@ -204,12 +204,13 @@ TEST_CASE("a mesh too wide for the screen leaves the matrix out and long ones ar
 
 TEST_CASE("a pair that did not answer is silent, unmeasured is unknown, never ok", "[cli]") {
   auto c = cell("a", "b", "");
-  CHECK(cell_state(c, true) == "ok");
-  CHECK(cell_state(c, false) == "silent");
+  CHECK(cell_state(c, true, false) == "ok");
+  CHECK(cell_state(c, true, true) == "unknown");
+  CHECK(cell_state(c, false, false) == "silent");
   c.lost = 1;
-  CHECK(cell_state(c, true) == "loss");
+  CHECK(cell_state(c, true, false) == "loss");
   c.lost = c.sent = 0;
-  CHECK(cell_state(c, true) == "unknown");
+  CHECK(cell_state(c, true, false) == "unknown");
 }
 
 TEST_CASE("mesh from here: loss is 1, else a host that could not be measured 3, whatever the others are", "[cli]") {
@@ -221,6 +222,8 @@ TEST_CASE("mesh from here: loss is 1, else a host that could not be measured 3, 
   CHECK(direct_mesh_exit({lossy, silent}, false) == ExitCode::Findings);
   CHECK(direct_mesh_exit({ok, silent}, true) == ExitCode::Findings);
   CHECK(direct_mesh_exit({silent}, false) == ExitCode::CannotMeasure);
+  const auto unsure = cell("h1/rxe0", "h4/rxe0", "unknown");
+  CHECK(direct_mesh_exit({ok, unsure}, false) == ExitCode::CannotMeasure);
 }
 
 TEST_CASE("a trace by port and hop, with names, shared and silent hops, golden", "[cli]") {

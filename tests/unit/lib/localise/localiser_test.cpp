@@ -230,6 +230,35 @@ TEST_CASE("one aggregator that did not judge for a while accuses no host of sile
   CHECK(sim.localiser().judge(sim.now() + 30 * kSecond).empty());
 }
 
+TEST_CASE("a host whose reports end is not silent while it answers a prober that is too late itself to count answers",
+          "[localiser]") {
+  const auto localiser = Localiser::create({}, {});
+  Nanos now = kT;
+  localiser->on_start("h1", 1, now);
+  localiser->on_start("h3", 1, now);
+  auto uncounted = window(0, 0, 0);
+  uncounted.overslept = 3;
+  const auto silent = [&] {
+    const auto verdicts = localiser->judge(now);
+    return std::any_of(verdicts.begin(), verdicts.end(),
+                       [](const auto& v) { return v.finding.kind == model::FindingKind::HostSilent; });
+  };
+  const auto until = [&](Nanos end) {
+    bool ever = false;
+    for (; now < end; now += kSecond) {
+      localiser->on_contact("h1", now);
+      localiser->on_window(uncounted, now);
+      ever = silent() || ever;
+    }
+    return ever;
+  };
+  SECTION("answered") {
+    uncounted.rtt_min_ns = kMillisecond;
+    CHECK_FALSE(until(kT + 20 * kSecond));
+  }
+  SECTION("not answered") { CHECK(until(kT + 20 * kSecond)); }
+}
+
 TEST_CASE("the plan of a small fabric is a full mesh within the budget, and stands still", "[localiser]") {
   Simulator sim({});
   sim.run(60);

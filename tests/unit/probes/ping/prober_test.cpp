@@ -343,6 +343,44 @@ TEST_CASE("prober: one that overslept accuses nobody", "[ping]") {
   CHECK(total.sent + total.overslept < 50);
 }
 
+TEST_CASE("prober: a process that is late again and again sees what is lost all the same", "[ping]") {
+  Simulation sim;
+  std::uint64_t probes = 0;
+  sim.drop = [&](const ProbePacket& packet) { return packet.type == PacketType::Probe && ++probes % 4 == 0; };
+  sim.target(20);
+  const auto [pause, every] = GENERATE(table<Nanos, Nanos>({{60 * kMillisecond, 250 * kMillisecond},
+                                                            {150 * kMillisecond, 400 * kMillisecond},
+                                                            {300 * kMillisecond, 1500 * kMillisecond}}));
+  for (const Nanos end = sim.clock.monotonic_ns() + 60 * kSecond; sim.clock.monotonic_ns() < end;) {
+    sim.run(every - pause);
+    sim.stall(pause);
+  }
+  sim.stop();
+  sim.run(kSecond);
+  const auto total = sim.total();
+  INFO(pause << ": " << total.sent << " counted, " << total.overslept << " overslept");
+  // Whatever is not counted: of what is, a quarter is lost.
+  REQUIRE(total.sent >= 50);
+  CHECK(total.forward.lost + total.lost_unknown >= total.sent / 5);
+  CHECK(total.forward.lost + total.lost_unknown <= total.sent * 3 / 10);
+  if (pause < 200 * kMillisecond) CHECK(total.overslept == 0);
+}
+
+TEST_CASE("prober: where software takes the stamps, one that was late for a moment is answered, without times",
+          "[ping]") {
+  Simulation sim;
+  sim.near.stamp_rung = sim.far.stamp_rung = model::TimestampRung::Software;
+  sim.target(10);
+  sim.run(kSecond + kMillisecond);
+  sim.stall(100 * kMillisecond);
+  sim.run(20 * kMillisecond);
+  const auto total = sim.total();
+  CHECK(total.overslept == 0);
+  CHECK(total.acked_without_times >= 1);
+  CHECK(total.sent == total.acked);
+  CHECK(*total.rtt_max_ns < 10 * kMillisecond);
+}
+
 TEST_CASE("prober: after a pause there is no burst of probes that could accuse nobody, where that is asked for",
           "[ping]") {
   ProberOptions options;

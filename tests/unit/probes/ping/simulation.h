@@ -107,7 +107,7 @@ class Simulation {
   // The process does not run; the network does, and what arrived waits.
   void stall(Nanos by) {
     clock.advance(by);
-    prober->woke_late();
+    prober->woke_late(clock.monotonic_ns(), by);
     step();
   }
 

@@ -97,6 +97,27 @@ TEST_CASE("window: events that accuse nobody are counted apart from what was sen
   CHECK(closed[0].throttled == 1);
 }
 
+TEST_CASE("window: an answered probe that turns out to be overslept counts no more, and keeps its round trip",
+          "[ping]") {
+  WindowFolder folder(kGrace, kGrace);
+  AckFacts untimed;
+  untimed.without_times = true;
+  const auto window = folder.acked(kPath, 5, kSecond, took(kMillisecond));
+  CHECK(folder.acked(kPath, 5, kSecond, untimed) == window);
+  folder.lost(kPath, 5, kSecond, Loss::Forward);
+  folder.uncount_acked(kPath, window, false);
+  folder.uncount_acked(kPath, window, true);
+  folder.close_due(INT64_MAX);
+  folder.uncount_acked(kPath, window, false);  // too late
+  const auto closed = folder.take();
+  REQUIRE(closed.size() == 1);
+  CHECK(closed[0].sent == 1);
+  CHECK(closed[0].acked == 0);
+  CHECK(closed[0].acked_without_times == 0);
+  CHECK(closed[0].overslept == 2);
+  CHECK(closed[0].rtt_max_ns == kMillisecond);
+}
+
 TEST_CASE("window: past its bound the oldest closed windows go, and are counted", "[ping]") {
   WindowFolder folder(kGrace, kGrace, 3);
   for (Nanos second = 1; second <= 5; ++second) folder.lost(kPath, 5, second * kSecond, Loss::Forward);
