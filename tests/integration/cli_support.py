@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -16,11 +17,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WEFT = ROOT / os.environ.get("WEFT_BUILD", "build") / "cli" / "weft"
 
 
-def command(*args, netns=None, hostname=None):
-    """hostname: what the host calls itself, as namespaces of the network alone share one name."""
+def inside(netns=None, hostname=None):
+    """What to put before a command; the process that is started becomes it, so signals and exit status are its own.
+
+    hostname: what the host calls itself, as namespaces of the network alone share one name.
+    """
     named = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', hostname] if hostname else []
-    inside = ["ip", "netns", "exec", netns] if netns else []
-    return [*named, *inside, str(WEFT), *map(str, args)]
+    return [*named, *(["ip", "netns", "exec", netns] if netns else [])]
+
+
+def command(*args, netns=None, hostname=None):
+    return [*inside(netns, hostname), str(WEFT), *map(str, args)]
 
 
 def clean_environment(**more):
@@ -99,13 +106,26 @@ def responder(test, address, hello_port, *more, netns=None, hostname=None):
     return process
 
 
+# Waits for the end of its input, which is that of the test or of its process, however it ended.
+JANITOR = """cat > /dev/null
+ip netns list | cut -d' ' -f1 | grep "^$0-" | while read -r netns; do
+  ip netns pids "$netns" | xargs -r kill -9
+  ip netns del "$netns"
+done
+rm -rf "$1/$0-"*"""
+
+
 class NetworkTest(unittest.TestCase):
-    """Network namespaces of one test, gone afterwards. Names are this process's own."""
+    """Network namespaces of one test. They, what runs in them and scratch folders named by the prefix are gone
+    afterwards, also when this process is killed. Names are this process's own."""
 
     def setUp(self):
         if os.geteuid() != 0:
             self.skipTest("network namespaces need root")
         self.prefix = f"weft{os.getpid()}"
+        janitor = subprocess.Popen(["sh", "-c", JANITOR, self.prefix, tempfile.gettempdir()], stdin=subprocess.PIPE,
+                                   start_new_session=True)
+        self.addCleanup(janitor.communicate)
 
     def name(self, node):
         return f"{self.prefix}-{node}"
@@ -116,7 +136,6 @@ class NetworkTest(unittest.TestCase):
     def add_node(self, node, **sysctls):
         name = self.name(node)
         self.run_ip("netns", "add", name)
-        self.addCleanup(subprocess.run, ["ip", "netns", "del", name], check=False, capture_output=True)
         self.run_ip("-n", name, "link", "set", "lo", "up")
         for key, value in sysctls.items():
             self.sysctl(node, key.replace("__", "."), value)

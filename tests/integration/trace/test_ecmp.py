@@ -6,37 +6,22 @@ import time
 import unittest
 
 from tests.integration.cli_support import NetworkTest, Process, parse_one_object, responder, wait_for, weft
+from tests.integration.clos import SWITCHES, ClosTest
 
 PORTS = range(49152, 49160)
 
 
-class TraceEcmp(NetworkTest):
+class TraceEcmp(ClosTest):
+    HOSTS = ("h1", "h3")
+    SWITCH_SYSCTLS = {}
+
     def setUp(self):
         super().setUp()
-        for host in ("h1", "h3"):
-            self.add_node(host)
-        for switch in ("l1", "l2", "s1", "s2"):
-            self.add_node(switch, net__ipv4__ip_forward=1, net__ipv4__fib_multipath_hash_policy=1,
-                          net__ipv6__conf__all__forwarding=1, net__ipv6__fib_multipath_hash_policy=1)
-        self.cable("h1", 1, "l1", 1)
-        self.cable("h3", 3, "l2", 3)
-        for leaf in (1, 2):
-            for spine in (1, 2):
-                self.connect(f"l{leaf}", f"10.1.{leaf}{spine}.1/30", f"s{spine}", f"10.1.{leaf}{spine}.2/30")
-        self.route("l1", "10.0.3.0/24", "nexthop", "via", "10.1.11.2", "nexthop", "via", "10.1.12.2")
-        self.route("l2", "10.0.1.0/24", "nexthop", "via", "10.1.21.2", "nexthop", "via", "10.1.22.2")
-        for spine in (1, 2):
-            self.route(f"s{spine}", "10.0.1.0/24", "via", f"10.1.1{spine}.1")
-            self.route(f"s{spine}", "10.0.3.0/24", "via", f"10.1.2{spine}.1")
         # A spine answers from its port towards the sender.
         self.spine_of = {"10.1.11.2": "s1", "10.1.12.2": "s2"}
 
-    def cable(self, host, number, leaf, _):
-        self.connect(host, f"10.0.{number}.2/24", leaf, f"10.0.{number}.1/24")
-        self.route(host, "default", "via", f"10.0.{number}.1")
-
     def relax_icmp(self):
-        for switch in ("l1", "l2", "s1", "s2"):
+        for switch in SWITCHES:
             self.sysctl(switch, "net.ipv4.icmp_ratelimit", 0)
 
     def forwarded(self, spine):
