@@ -87,7 +87,7 @@ class Bench(contextlib.ExitStack):
 
     def __enter__(self):
         super().__enter__()
-        self.folder = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory(prefix="weft-it-")))
+        self.folder = pathlib.Path(self.enter_context(tempfile.TemporaryDirectory(prefix=f"weft{os.getpid()}-it-")))
         return self
 
     def start(self, argv, name, environment=None):
