@@ -404,7 +404,9 @@ void Prober::finish_acked(Session& session, std::uint64_t sequence, Record& reco
   report(session, sequence, record, result);
 }
 
-bool Prober::is_deaf(Nanos late_ns) const { return late_ns >= std::min(options_.deaf_ns, options_.timeout_ns / 2); }
+bool Prober::is_deaf(Nanos late_ns) const {
+  return late_ns >= std::min(options_.deaf_ns, std::max(options_.timeout_ns / 2, options_.overslept_ns));
+}
 
 void Prober::uncount_acked(const Session& session, Record& record) {
   if (!std::exchange(record.counted, false)) return;

@@ -40,7 +40,8 @@ struct ProberOptions {
   double max_probes_per_s = 200;
   double max_link_share = 0.001;
   std::optional<std::uint64_t> rate_bits_per_s;
-  // From here on, or from half of the timeout, answers may not have waited: as long as receive queues are sure to hold.
+  // From here on, or from half of the timeout when that is less (overslept_ns at least), answers may not have waited:
+  // as long as receive queues are sure to hold.
   Nanos deaf_ns = 200 * kMillisecond;
 };
 

@@ -58,8 +58,8 @@ class Tracer {
 };
 
 // Runs until every trace is finished, the deadline (monotonic) passes or stop says so; on_change is called after
-// answers came in. Returns what is known then. Only failures to receive are errors; that packets cannot be sent, or find
-// nobody at the next hop, is said in send_error.
+// answers came in. Returns what is known then. Only failures to receive are errors; that packets cannot be sent, or
+// find nobody at the next hop, is said in send_error.
 struct TraceOnce {
   std::vector<TraceView> views;
   TraceStats stats;

@@ -209,13 +209,15 @@ TEST_CASE("engine: two hosts probe each other over real sockets", "[ping]") {
   CHECK(answered == pairs);
 
   h1.engine->close();
+  // A machine that stops this process in the middle makes probes overslept: they count no more, what they saw stays.
   std::uint32_t sent = 0;
   for (const auto& window : h1.engine->take_windows()) {
-    sent += window.sent;
+    sent += window.sent + window.overslept;
     CHECK(window.sent == window.acked + window.lost_unknown + window.forward.lost + window.back.lost);
     CHECK(window.rung == model::TimestampRung::KernelSoftware);
     if (window.acked > 0) CHECK(window.forward.hops == 0);
-    CHECK(window.forward.ecn_capable == window.acked);
+    CHECK(window.forward.ecn_capable >= window.acked);
+    CHECK(window.forward.ecn_capable <= window.acked + window.overslept);
     CHECK(window.forward.ce == 0);
   }
   CHECK(sent >= 60);
@@ -269,7 +271,7 @@ TEST_CASE(
     far.push_back(start(address(i), options_of("far" + std::to_string(i), free_port(address(i)))));
   }
   EngineOptions options = options_of("h1", free_port("127.0.0.1"));
-  options.max_probes_per_s = 1000;
+  options.max_probes_per_s = 100'000;  // no bound here, also when a pause of the machine makes all of them due at once
   Node h1 = start("127.0.0.1", options);
   // Times of host and sockets, as the kernel took them; the middle one, for a busy machine stretches some.
   const auto middle = [&](const std::set<std::string>& names) {
