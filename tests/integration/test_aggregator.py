@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -9,6 +10,7 @@ import sqlite3
 import subprocess
 import time
 import unittest
+import urllib.request
 
 from tests.integration.aggregator_support import AGGREGATOR, PATIENCE, AggregatorCase, wait_for
 
