@@ -264,11 +264,12 @@ std::string mesh_json(const Snapshot& snapshot, const MeshQuery& query) {
   const auto is_end = [](const std::string& pattern, const std::string& port, const std::string& leaf) {
     return pattern.empty() || pattern == (leaf.empty() ? kUnknownLeaf : leaf) || matches_pattern(pattern, port);
   };
-  const auto rows = chosen(snapshot.views->mesh, [&](const localise::MeshCell& cell) {
+  const auto asked = [&](const localise::MeshCell& cell) {
     return is_end(query.from, cell.from, cell.from_leaf) && is_end(query.to, cell.to, cell.to_leaf);
-  });
+  };
   const auto key = [](const auto& cell) { return cell.from + ">" + cell.to; };
   if (!query.by_leaf) {
+    const auto rows = chosen(snapshot.views->mesh, asked);
     return table(snapshot, "mesh", rows, query.page, key, [](const localise::MeshCell& cell) {
       json out = cell_json(cell);
       out["from_leaf"] = text_or_null(cell.from_leaf);
@@ -276,9 +277,7 @@ std::string mesh_json(const Snapshot& snapshot, const MeshQuery& query) {
       return out;
     });
   }
-  std::vector<localise::MeshCell> cells;
-  for (const localise::MeshCell* cell : rows) cells.push_back(*cell);
-  const LeafMesh leaves = leaf_mesh(cells);
+  const LeafMesh leaves = leaf_mesh(snapshot.views->mesh, asked);
   return table(snapshot, "mesh", all_of(leaves.cells), query.page, key, [](const LeafCell& cell) {
     json out = cell_json(cell);
     out["pairs"] = cell.pairs;

@@ -25,9 +25,11 @@ std::map<std::string, std::string> rows_of(const std::map<std::string, std::stri
 
 }  // namespace
 
-LeafMesh leaf_mesh(const std::vector<localise::MeshCell>& mesh) {
+LeafMesh leaf_mesh(const std::vector<localise::MeshCell>& mesh,
+                   const std::function<bool(const localise::MeshCell&)>& keep) {
   LeafMesh out;
   for (const localise::MeshCell& cell : mesh) {
+    if (keep && !keep(cell)) continue;
     out.leaf_of[cell.from] = cell.from_leaf.empty() ? kUnknownLeaf : cell.from_leaf;
     out.leaf_of[cell.to] = cell.to_leaf.empty() ? kUnknownLeaf : cell.to_leaf;
   }
@@ -40,6 +42,7 @@ LeafMesh leaf_mesh(const std::vector<localise::MeshCell>& mesh) {
   };
   std::map<std::pair<std::string, std::string>, Work> cells;
   for (const localise::MeshCell& cell : mesh) {
+    if (keep && !keep(cell)) continue;
     Work& work = cells[{out.leaf_of.at(cell.from), out.leaf_of.at(cell.to)}];
     work.cell.sent += cell.sent;
     work.cell.lost += cell.lost;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,8 @@ struct LeafMesh {
   std::map<std::string, std::string> leaf_of;  // by port ("h1/rxe0"), named as in cells
 };
 
-LeafMesh leaf_mesh(const std::vector<localise::MeshCell>& mesh);
+// keep chooses pairs of ports; without it all.
+LeafMesh leaf_mesh(const std::vector<localise::MeshCell>& mesh,
+                   const std::function<bool(const localise::MeshCell&)>& keep = {});
 
 }  // namespace weft::aggregator

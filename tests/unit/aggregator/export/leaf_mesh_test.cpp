@@ -33,6 +33,16 @@ TEST_CASE("leaf mesh: nothing known is nothing, and a port without a leaf is in 
   CHECK_FALSE(mesh.cells[0].rtt_median_ns.has_value());
 }
 
+TEST_CASE("leaf mesh: pairs of ports that were not asked for are neither counted nor named", "[aggregator]") {
+  const LeafMesh mesh =
+      leaf_mesh({cell("h1/rxe0", "l1", "h3/rxe0", "l2"), cell("h5/rxe0", "l3", "h3/rxe0", "l2"),
+                 cell("h2/rxe0", "l1", "h3/rxe0", "l2")},
+                [](const localise::MeshCell& one) { return one.from != "h1/rxe0" && one.from_leaf == "l1"; });
+  REQUIRE(mesh.cells.size() == 1);
+  CHECK(mesh.cells[0].sent == 100);
+  CHECK(mesh.leaf_of == std::map<std::string, std::string>{{"h2/rxe0", "l1"}, {"h3/rxe0", "l2"}});
+}
+
 TEST_CASE("leaf mesh: pairs of ports between the same leaves are one cell, each way apart", "[aggregator]") {
   const LeafMesh mesh = leaf_mesh({
       cell("h1/rxe0", "l1", "h3/rxe0", "l2", 1 * kMillisecond),
