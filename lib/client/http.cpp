@@ -57,8 +57,9 @@ void Call::run() {
   HttpOutcome out;
   try {
     httplib::Client http(request.to.host, request.to.port);
-    http.set_connection_timeout(request.silence.count() > 0 ? request.silence : request.deadline);
-    http.set_read_timeout(request.silence.count() > 0 ? request.silence : request.deadline);
+    const auto silence = request.silence.count() > 0 ? request.silence : request.deadline;
+    http.set_connection_timeout(silence);
+    http.set_read_timeout(silence);
     http.set_write_timeout(request.deadline);
     http.set_socket_options([this](int made) {
       const std::lock_guard lock(mutex);
