@@ -9,6 +9,17 @@
 using namespace weft;
 using namespace weft::agent;
 
+namespace {
+
+model::MetricSample connected() {
+  model::MetricSample sample;
+  sample.name = "weft_stream_connected";
+  sample.value = 1;
+  return sample;
+}
+
+}  // namespace
+
 TEST_CASE("metrics server: a port already taken is an error that names it", "[agent]") {
   const SystemClock clock;
   const auto first = MetricsServer::start({"127.0.0.1", 0}, clock);
@@ -67,10 +78,7 @@ TEST_CASE("metrics server: the last published page is served", "[agent]") {
   FakeClock clock;
   const auto server = MetricsServer::start({"127.0.0.1", 0}, clock);
   REQUIRE(server);
-  model::MetricSample sample;
-  sample.name = "weft_stream_connected";
-  sample.value = 1;
-  (*server)->publish({sample}, true, "");
+  (*server)->publish({connected()}, true, "");
   httplib::Client client("127.0.0.1", (*server)->port());
   const auto answer = client.Get("/metrics");
   REQUIRE(answer);
@@ -102,10 +110,7 @@ TEST_CASE(
   FakeClock clock;
   const auto server = MetricsServer::start({"127.0.0.1", 0}, clock);
   REQUIRE(server);
-  model::MetricSample sample;
-  sample.name = "weft_stream_connected";
-  sample.value = 1;
-  (*server)->publish({sample}, true, "");
+  (*server)->publish({connected()}, true, "");
   clock.advance(95 * kSecond);
   httplib::Client client("127.0.0.1", (*server)->port());
   const auto answer = client.Get("/metrics");

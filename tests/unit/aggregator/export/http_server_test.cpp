@@ -230,12 +230,12 @@ TEST_CASE("http: the console is served whole, and what it may do is told to the 
   CHECK_THAT(policy, !ContainsSubstring("unsafe"));
   CHECK(page->get_header_value("X-Content-Type-Options") == "nosniff");
   // Every file that the page names, and every module that these import.
-  std::vector<std::string> todo{"/console/console.css", "/console/icon.svg", "/console/main.js"};
-  for (const std::string& path : todo) CHECK_THAT(page->body, ContainsSubstring("\"" + path + "\""));
-  std::set<std::string> seen(todo.begin(), todo.end());
-  while (!todo.empty()) {
-    const std::string path = todo.back();
-    todo.pop_back();
+  std::vector<std::string> unread{"/console/console.css", "/console/icon.svg", "/console/main.js"};
+  for (const std::string& path : unread) CHECK_THAT(page->body, ContainsSubstring("\"" + path + "\""));
+  std::set<std::string> seen(unread.begin(), unread.end());
+  while (!unread.empty()) {
+    const std::string path = unread.back();
+    unread.pop_back();
     CAPTURE(path);
     const auto file = f.client().Get(path);
     REQUIRE(file);
@@ -244,7 +244,7 @@ TEST_CASE("http: the console is served whole, and what it may do is told to the 
     const std::regex imports("from \"\\./([a-z]+\\.js)\"");
     for (std::sregex_iterator it(file->body.begin(), file->body.end(), imports), end; it != end; ++it) {
       const std::string next = "/console/" + (*it)[1].str();
-      if (seen.insert(next).second) todo.push_back(next);
+      if (seen.insert(next).second) unread.push_back(next);
     }
   }
   CHECK(seen.size() > 8);
