@@ -9,51 +9,61 @@ local over_time(expr, legend='{{host}}') = panels.over_time(promql.by_host(expr)
 local steps = panels.steps;
 
 local by_device = '{{host}} {{device}}';
-local now(expr) = panels.rows('max by (host) (%s)' % promql.by_host(expr));
+local up = { '0': ['down', 'red'], '1': ['up', 'green'] };
 
-local columns = [  // of the table of hosts: name, expression, overrides
-  ['cannot measure', agent('weft_agent_limitations'), { unit: 'none', thresholds: steps('text', [[1, 'orange']]), color: { mode: 'thresholds' }, 'custom.cellOptions': { type: 'color-text' } }],
-  ['stream', agent('weft_stream_connected'), { mappings: panels.words({ '0': ['down', 'red'], '1': ['up', 'green'] }), 'custom.cellOptions': { type: 'color-text' } }],
-  ['probes', 'sum without (device) (%s)' % rate('weft_probe_sent_total'), { unit: 'pps' }],
-  ['CPU', 'sum without (mode) (%s)' % rate('weft_process_cpu_seconds_total'), { unit: 'percentunit' }],
-  ['CPU pressure', agent('weft_host_cpu_pressure_ratio'), { unit: 'percentunit' }],
+local now(name, expr, as) = { name: name, expr: 'max by (host) (%s)' % promql.by_host(expr), as: as };
+local of_hosts = [
+  {
+    name: 'info',
+    expr: 'max by (host, instance, version, kernel) (%s)' % agent('weft_agent_info', ['host=~"$host"']),
+    as: null,
+  },
+  now(
+    'cannot measure',
+    agent('weft_agent_limitations'),
+    { unit: 'none' } + panels.coloured(steps('text', [[1, 'orange']]))
+  ),
+  now(
+    'stream',
+    agent('weft_stream_connected'),
+    { mappings: panels.words(up), 'custom.cellOptions': { type: 'color-text' } }
+  ),
+  now('probes', 'sum without (device) (%s)' % rate('weft_probe_sent_total'), { unit: 'pps' }),
+  now('CPU', 'sum without (mode) (%s)' % rate('weft_process_cpu_seconds_total'), { unit: 'percentunit' }),
+  now('CPU pressure', agent('weft_host_cpu_pressure_ratio'), { unit: 'percentunit' }),
 ];
-local column(i) = 'Value #' + std.stringChars('BCDEFG')[i];
+local of_ports = ['host', 'device', 'port', 'rate', 'netdev', 'link_layer', 'driver', 'firmware'];
+local to_paths = panels.link('Paths from ${__value.text}', dashboard.to(dashboard.uid.paths, {
+  from_place: '${__value.raw}',
+  to_place: 'All',
+}));
+local choice = dashboard.choice;
 
 dashboard.new(
   dashboard.uid.agents,
   'weft: agents',
   'weftd on the chosen hosts: whether it can measure, what it sends, and what it takes.',
-  [dashboard.choice.fabric, dashboard.choice.job, dashboard.choice.aggregator, dashboard.choice.host, dashboard.choice.instance],
+  [choice.fabric, choice.job, choice.aggregator, choice.host, choice.instance],
   '#/hosts',
   [
     {
       title: 'Hosts',
       height: 9,
       panels: [
-        panels.table(
+        panels.joined(
           'Hosts',
-          'One line for each weftd that is scraped. What it cannot measure, and how to get it, says weft status on the host.',
-          [panels.rows('max by (host, instance, version, kernel) (%s)' % agent('weft_agent_info', ['host=~"$host"']))]
-          + [now(one[1]) for one in columns],
-          [{ id: 'merge', options: {} }, {
-            id: 'organize',
-            options: {
-              excludeByName: { Time: true, 'Value #A': true },
-              indexByName: { host: 0 } + { [column(i)]: 1 + i for i in std.range(0, std.length(columns) - 1) }
-                           + { version: 7, kernel: 8, instance: 9 },
-              renameByName: {},
-            },
-          }],
-          [panels.override('host', { links: [panels.link('Paths from ${__value.text}', dashboard.to(dashboard.uid.paths, { from_place: '${__value.raw}', to_place: 'All' }))] })]
-          + [panels.override(column(i), { displayName: columns[i][0] } + columns[i][2]) for i in std.range(0, std.length(columns) - 1)],
+          'One line for each weftd that is scraped. weft status on the host says what it cannot measure, and how to get it.',
+          ['host'],
+          of_hosts,
+          ['version', 'kernel', 'instance'],
+          [panels.override('host', { links: [to_paths] })],
           [{ displayName: 'cannot measure', desc: true }]
         ) { width:: 15 },
         panels.state_timeline(
           'Stream to the aggregator',
           'Up or down. While it is down the host probes on by its last plan, and keeps what fits.',
           over_time(agent('weft_stream_connected')),
-          panels.words({ '0': ['down', 'red'], '1': ['up', 'green'] })
+          panels.words(up)
         ) { width:: 9 },
       ],
     },
@@ -61,45 +71,106 @@ dashboard.new(
       title: 'Probing',
       height: 8,
       panels: [
-        panels.time_series('Probes sent', 'Probes that left each device.', 'pps', [over_time(rate('weft_probe_sent_total'), by_device)]),
-        panels.time_series('Probes held back', 'Probes not sent: over the budget, or this host came to them too late; and those that could not leave.', 'pps', [
-          over_time(rate('weft_probe_throttled_total'), by_device + ' held back'),
-          over_time(rate('weft_probe_local_errors_total'), by_device + ' failed'),
-        ]),
-        panels.time_series('Probes answered', 'Probes of peers that this host answered.', 'pps', [over_time(rate('weft_probe_answered_total'), by_device)]),
-        panels.time_series('Packets ignored', 'Received packets that were no probe to answer, by reason; and trace answers that were none.', 'pps', [
-          over_time('sum without (device) (%s)' % rate('weft_probe_rejected_total'), '{{host}} {{reason}}'),
-          over_time(rate('weft_trace_rejected_total'), '{{host}} trace: {{reason}}'),
-        ]),
+        panels.time_series(
+          'Probes sent',
+          'Probes that left each device.',
+          'pps',
+          [over_time(rate('weft_probe_sent_total'), by_device)]
+        ),
+        panels.time_series(
+          'Probes held back',
+          'Probes not sent: over the budget, or this host came to them too late; and those that could not leave.',
+          'pps',
+          [
+            over_time(rate('weft_probe_throttled_total'), by_device + ' held back'),
+            over_time(rate('weft_probe_local_errors_total'), by_device + ' failed'),
+          ]
+        ),
+        panels.time_series(
+          'Probes answered',
+          'Probes of peers that this host answered.',
+          'pps',
+          [over_time(rate('weft_probe_answered_total'), by_device)]
+        ),
+        panels.time_series(
+          'Packets ignored',
+          'Received packets that were no probe to answer, by reason; and trace answers that were none.',
+          'pps',
+          [
+            over_time('sum without (device) (%s)' % rate('weft_probe_rejected_total'), '{{host}} {{reason}}'),
+            over_time(rate('weft_trace_rejected_total'), '{{host}} trace: {{reason}}'),
+          ]
+        ),
       ],
     },
     {
       title: 'Is the host itself late?',
       height: 8,
       panels: [
-        panels.time_series('Scheduling gap', 'Longest time weftd woke late in a window. A late host accuses no link.', 's', [over_time(agent('weft_host_scheduling_gap_seconds'))], thresholds=steps('green', [[0.05, 'orange']])),
-        panels.time_series('Delay of the prober', 'Longest delay of the prober itself in a window; it is no part of a round trip.', 's', [over_time(agent('weft_probe_own_delay_seconds'), by_device)]),
-        panels.time_series('CPU pressure', 'Share of the last 10 s in which some task of the host waited for a CPU.', 'percentunit', [over_time(agent('weft_host_cpu_pressure_ratio'))]),
-        panels.time_series('CPU of weftd', 'CPU time that weftd uses, all its threads; 100% is one CPU.', 'percentunit', [over_time('sum without (mode) (%s)' % rate('weft_process_cpu_seconds_total'))]),
+        panels.time_series(
+          'Scheduling gap',
+          'Longest time weftd woke late in a window. A late host accuses no link.',
+          's',
+          [over_time(agent('weft_host_scheduling_gap_seconds'))],
+          thresholds=steps('green', [[0.05, 'orange']])
+        ),
+        panels.time_series(
+          'Delay of the prober',
+          'Longest delay of the prober itself in a window; it is no part of a round trip.',
+          's',
+          [over_time(agent('weft_probe_own_delay_seconds'), by_device)]
+        ),
+        panels.time_series(
+          'CPU pressure',
+          'Share of the last 10 s in which some task of the host waited for a CPU.',
+          'percentunit',
+          [over_time(agent('weft_host_cpu_pressure_ratio'))]
+        ),
+        panels.time_series(
+          'CPU of weftd',
+          'CPU time that weftd uses, all its threads; 100% is one CPU.',
+          'percentunit',
+          [over_time('sum without (mode) (%s)' % rate('weft_process_cpu_seconds_total'))]
+        ),
       ],
     },
     {
       title: 'Stream to the aggregator',
       height: 8,
       panels: [
-        panels.time_series('Records kept', 'Records that wait to be sent, and those without an acknowledgement yet.', 'none', [
-          over_time(agent('weft_stream_waiting'), '{{host}} waiting'),
-          over_time(agent('weft_stream_unacknowledged'), '{{host}} unacknowledged'),
-        ]),
-        panels.time_series('Records sent and dropped', 'Records sent, and those dropped, by class.', 'cps', [
-          over_time(rate('weft_stream_records_total'), '{{host}} sent'),
-          over_time(rate('weft_stream_dropped_total'), '{{host}} dropped: {{class}}'),
-        ]),
-        panels.time_series('Connections that failed', 'Connections to the aggregator that failed or ended, in each step.', 'none', [over_time(promql.increase(agent('weft_stream_failures_total')))]),
-        panels.time_series('Trace packets', 'Trace packets sent, and those that a router or host answered.', 'pps', [
-          over_time(rate('weft_trace_sent_total'), '{{host}} sent'),
-          over_time(rate('weft_trace_answered_total'), '{{host}} answered'),
-        ]),
+        panels.time_series(
+          'Records kept',
+          'Records that wait to be sent, and those without an acknowledgement yet.',
+          'none',
+          [
+            over_time(agent('weft_stream_waiting'), '{{host}} waiting'),
+            over_time(agent('weft_stream_unacknowledged'), '{{host}} unacknowledged'),
+          ]
+        ),
+        panels.time_series(
+          'Records sent and dropped',
+          'Records sent, and those dropped, by class.',
+          'cps',
+          [
+            over_time(rate('weft_stream_records_total'), '{{host}} sent'),
+            over_time(rate('weft_stream_dropped_total'), '{{host}} dropped: {{class}}'),
+          ]
+        ),
+        panels.time_series(
+          'Connections that failed',
+          'Connections to the aggregator that failed or ended, in each step.',
+          'none',
+          [over_time(promql.increase(agent('weft_stream_failures_total')))]
+        ),
+        panels.time_series(
+          'Trace packets',
+          'Trace packets sent, and those that a router or host answered.',
+          'pps',
+          [
+            over_time(rate('weft_trace_sent_total'), '{{host}} sent'),
+            over_time(rate('weft_trace_answered_total'), '{{host}} answered'),
+          ]
+        ),
       ],
     },
     {
@@ -120,13 +191,13 @@ dashboard.new(
         ),
         panels.table(
           'What the ports are',
-          'Each RDMA port as the kernel tells it; gid is the one that is probed from.',
-          [panels.rows('max by (host, device, port, link_layer, driver, firmware, netdev, gid, rate) (%s)' % promql.by_host(agent('weft_port_info')))],
+          'Each RDMA port as the kernel tells it.',
+          [panels.rows('max by (%s) (%s)' % [std.join(', ', of_ports), promql.by_host(agent('weft_port_info'))])],
           [{
             id: 'organize',
             options: {
               excludeByName: { Time: true, Value: true },
-              indexByName: { host: 0, device: 1, port: 2, rate: 3, netdev: 4, link_layer: 5, driver: 6, firmware: 7, gid: 8 },
+              indexByName: { [of_ports[i]]: i for i in std.range(0, std.length(of_ports) - 1) },
               renameByName: {},
             },
           }]
@@ -137,11 +208,22 @@ dashboard.new(
       title: 'Trust in what weftd says of itself',
       height: 7,
       panels: [
-        panels.time_series('Age of the page', 'Time since what the page says was gathered. It grows while weftd hangs.', 's', [over_time(agent('weft_page_age_seconds'))], thresholds=steps('green', [[30, 'red']])),
-        panels.time_series('Samples left off the page', 'Label sets past the bound of their family, and samples that a scraper would choke on.', 'cps', [
-          over_time('sum without (family) (%s)' % rate('weft_metrics_overflow_total'), '{{host}} over a bound'),
-          over_time(rate('weft_metrics_refused_total'), '{{host}} refused'),
-        ]),
+        panels.time_series(
+          'Age of the page',
+          'Time since what the page says was gathered. It grows while weftd hangs.',
+          's',
+          [over_time(agent('weft_page_age_seconds'))],
+          thresholds=steps('green', [[30, 'red']])
+        ),
+        panels.time_series(
+          'Samples left off the page',
+          'Label sets past the bound of their family, and samples that a scraper would choke on.',
+          'cps',
+          [
+            over_time('sum without (family) (%s)' % rate('weft_metrics_overflow_total'), '{{host}} over a bound'),
+            over_time(rate('weft_metrics_refused_total'), '{{host}} refused'),
+          ]
+        ),
         panels.state_timeline(
           'Configuration',
           'Whether the configuration on disk is the one in force.',

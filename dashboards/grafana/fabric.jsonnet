@@ -4,6 +4,7 @@ local panels = import 'lib/panels.libsonnet';
 local promql = import 'lib/promql.libsonnet';
 
 local aggregator = promql.aggregator;
+local rate(counter) = promql.rate(aggregator(counter));
 local now = panels.now;
 local over_time = panels.over_time;
 local steps = panels.steps;
@@ -23,14 +24,15 @@ local of_series = [to_paths('${__field.labels.from_place}', '${__field.labels.to
 
 // Zero only where an aggregator says so: without one nothing is known.
 local of_severity(severity) =
-  now('sum(%s) or 0 * sum(%s)' % [aggregator('weft_finding_active', ['severity="%s"' % severity]), aggregator('weft_link_known')], severity);
+  local active = aggregator('weft_finding_active', ['severity="%s"' % severity]);
+  now('sum(%s) or 0 * sum(%s)' % [active, aggregator('weft_link_known')], severity);
 local of_state(state) = now('sum(%s)' % aggregator('weft_aggregator_agents', ['state="%s"' % state]), state);
 local lost = promql.mesh_share('weft_mesh_probes_lost', 'weft_mesh_probes');
 
 dashboard.new(
   dashboard.uid.fabric,
   'weft: fabric',
-  'The whole fabric as the aggregator judges it: findings, the mesh leaf by leaf, coverage. A click on a cell or a finding leads to its paths.',
+  'Findings, the mesh leaf by leaf and coverage, as the aggregator judges. A cell or a finding leads to its paths.',
   [dashboard.choice.fabric, dashboard.choice.job, dashboard.choice.aggregator],
   '',
   [
@@ -39,7 +41,7 @@ dashboard.new(
       panels: [
         panels.stat(
           'Findings now',
-          'Active findings by severity. Nothing found means healthy only where all agents report and all links are covered.',
+          'By severity. None means healthy only where all agents report and all links are covered.',
           'none',
           [of_severity('critical'), of_severity('warning'), of_severity('info')],
           steps('green', [[1, 'orange']])
@@ -52,7 +54,7 @@ dashboard.new(
         },
         panels.stat(
           'Links covered',
-          'Share of the known directed links that have probes enough to be judged. A sick link among the others would not be named.',
+          'Share of the known directed links with probes enough to be judged. A sick one of the others is not named.',
           'percentunit',
           [now('%s / (%s > 0)' % [aggregator('weft_link_covered'), aggregator('weft_link_known')])],
           steps('red', [[0.9, 'orange'], [1, 'green']]),
@@ -99,7 +101,7 @@ dashboard.new(
         ) { width:: 13 },
         panels.table(
           'Active findings',
-          'Worst first. A click leads to the paths between from and to, the places whose paths show it; evidence and runbook are in the console.',
+          'Worst first. A click leads to the paths between the places that show it. Evidence is in the console.',
           [panels.rows(promql.findings)],
           [{
             id: 'organize',
@@ -131,7 +133,7 @@ dashboard.new(
       panels: [
         panels.matrix(
           'Loss',
-          'Share of probes lost between two leaves in the window that is judged, either way. Yellow from the clear threshold, red from the raise threshold. Leaves past the 64 with most ports are together "other".',
+          'Share of probes lost in the window that is judged, either way. Leaves past the 64 with most ports are "other".',
           'percentunit',
           lost,
           loss,
@@ -139,7 +141,7 @@ dashboard.new(
         ),
         panels.matrix(
           'Round trip',
-          'Median network round trip of the middle pair of ports between two leaves. Red is slow for most fabrics; compare with the neighbours.',
+          'Median network round trip of the middle pair of ports. Compare with the neighbours.',
           's',
           promql.mesh('weft_mesh_round_trip_seconds'),
           steps('green', [[0.001, 'yellow'], [0.05, 'red']]),
@@ -147,7 +149,7 @@ dashboard.new(
         ),
         panels.matrix(
           'Congestion marks',
-          'Share of packets able to carry a mark that arrived marked Congestion Experienced. Empty where no packet could carry one: not measured, not zero.',
+          'Share of packets able to carry a mark that came with one. Empty where none could carry one: not measured, not 0.',
           'percentunit',
           promql.mesh_share('weft_mesh_packets_ce', 'weft_mesh_packets_ecn_capable'),
           marks,
@@ -203,10 +205,10 @@ dashboard.new(
           'Records stored, and what did not come so far, by reason.',
           'cps',
           [
-            over_time('sum(%s)' % promql.rate(aggregator('weft_stream_records_total')), 'stored'),
-            over_time('sum by (class) (%s)' % promql.rate(aggregator('weft_stream_dropped_total')), 'dropped: {{class}}'),
-            over_time('sum by (reason) (%s)' % promql.rate(aggregator('weft_stream_rejected_total')), 'rejected: {{reason}}'),
-            over_time('sum(%s)' % promql.rate(aggregator('weft_localise_dropped_total')), 'not judged'),
+            over_time('sum(%s)' % rate('weft_stream_records_total'), 'stored'),
+            over_time('sum by (class) (%s)' % rate('weft_stream_dropped_total'), 'dropped: {{class}}'),
+            over_time('sum by (reason) (%s)' % rate('weft_stream_rejected_total'), 'rejected: {{reason}}'),
+            over_time('sum(%s)' % rate('weft_localise_dropped_total'), 'not judged'),
           ]
         ),
         panels.time_series(

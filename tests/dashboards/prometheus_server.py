@@ -11,14 +11,19 @@ from tests.integration.agent.harness import Process, free_port, until
 
 
 class Prometheus:
-    """Scrapes targets ({job: port of 127.0.0.1}) every second until it is closed."""
+    """Scrapes targets ({job: a port of 127.0.0.1, or several}) every second until it is closed."""
 
-    def __init__(self, folder, targets, rule_files=()):
+    def __init__(self, folder, targets, rule_files=(), labels=None):
         self.port = free_port()
+
+        def addresses(ports):
+            return [f"127.0.0.1:{port}" for port in (ports if isinstance(ports, list) else [ports])]
+
         config = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
                   "rule_files": [str(path) for path in rule_files],
-                  "scrape_configs": [{"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
-                                     for job, port in targets.items()]}
+                  "scrape_configs": [{"job_name": job,
+                                      "static_configs": [{"targets": addresses(ports), "labels": labels or {}}]}
+                                     for job, ports in targets.items()]}
         path = folder / "prometheus.yml"
         path.write_text(json.dumps(config))  # JSON is YAML
         self.process = Process(["prometheus", f"--config.file={path}", f"--storage.tsdb.path={folder / 'tsdb'}",

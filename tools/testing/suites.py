@@ -171,7 +171,7 @@ def integration(context):
 
 
 def dashboards(context):
-    """Pages and rules for Prometheus, with the real promtool and Prometheus."""
+    """Pages and rules for Prometheus and dashboards for Grafana, with the real Prometheus and Grafana's own packages."""
     build(context, "build")
     return run_unittest("tests/dashboards", "dashboards")
 

@@ -1,4 +1,4 @@
-// A whole dashboard of panels: its variables, its links to the others, findings as annotations, and the place of each panel.
+// A whole dashboard of panels: variables, links to the others, findings as annotations, and the place of each panel.
 local promql = import 'promql.libsonnet';
 
 local datasource = { type: 'prometheus', uid: '${datasource}' };
@@ -30,9 +30,13 @@ local columns = 24;
 
 // rows: [{title (optional: a line above), height, panels}]; panels without a width share a row evenly.
 local placed(rows) =
+  local heading(title) = { type: 'row', title: title, collapsed: false, panels: [], width:: columns, height:: 1 };
+  local line(row) = [
+    { width:: std.floor(columns / std.length(row.panels)) } + panel + { height:: row.height }
+    for panel in row.panels
+  ];
   local flat = std.flattenArrays([
-    (if std.objectHas(row, 'title') then [[{ type: 'row', title: row.title, collapsed: false, panels: [], width:: columns, height:: 1 }]] else [])
-    + [[{ width:: std.floor(columns / std.length(row.panels)) } + panel + { height:: row.height } for panel in row.panels]]
+    (if std.objectHas(row, 'title') then [[heading(row.title)]] else []) + [line(row)]
     for row in rows
   ]);
   local below = function(lines) std.foldl(function(sum, line) sum + line[0].height, lines, 0);
@@ -49,12 +53,42 @@ local placed(rows) =
 
 {
   choice:: {
-    fabric: choice('fabric', 'Fabric', 'label_values(weft_build_info, fabric)', 'The label that targets get where one Prometheus watches several fabrics.') + several('.*'),
-    job: choice('job', 'Job', 'label_values(weft_build_info{fabric=~"$fabric"}, job)', 'Jobs that scrape weftd and weft-aggregator.') + several('.+'),
-    aggregator: choice('aggregator', 'Aggregator', 'label_values(%s, instance)' % promql.any('weft_link_known'), 'The aggregator of the fabric, as Prometheus reaches it; links to its console go there.') + one,
-    place(name, label): choice(name, label, 'query_result(%s)' % promql.places, 'Leaves or hosts.') + several('.+') { regex: '/place="([^"]+)"/' },
-    host: choice('host', 'Host', 'label_values(%s, host)' % promql.any('weft_agent_info'), 'Hosts that run weftd.') + several('.+'),
-    instance: choice('instance', 'Instance', 'label_values(%s, instance)' % promql.any('weft_agent_info', ['host=~"$host"']), 'weftd of the chosen hosts, as Prometheus reaches it.') + several('.+'),
+    fabric: choice(
+      'fabric',
+      'Fabric',
+      'label_values(weft_build_info, fabric)',
+      'The label that targets get where one Prometheus watches several fabrics.'
+    ) + several('.*'),
+    job: choice(
+      'job',
+      'Job',
+      'label_values(weft_build_info{fabric=~"$fabric"}, job)',
+      'Jobs that scrape weftd and weft-aggregator.'
+    ) + several('.+'),
+    aggregator: choice(
+      'aggregator',
+      'Aggregator',
+      'label_values(%s, instance)' % promql.any('weft_link_known'),
+      'The aggregator of the fabric, as Prometheus reaches it; links to its console go there.'
+    ) + one,
+    place(name, label): choice(
+      name,
+      label,
+      'query_result(%s)' % promql.places,
+      'Leaves or hosts.'
+    ) + several('.+') { regex: '/place="([^"]+)"/' },
+    host: choice(
+      'host',
+      'Host',
+      'label_values(%s, host)' % promql.any('weft_agent_info'),
+      'Hosts that run weftd.'
+    ) + several('.+'),
+    instance: choice(
+      'instance',
+      'Instance',
+      'label_values(%s, instance)' % promql.any('weft_agent_info', ['host=~"$host"']),
+      'weftd of the chosen hosts, as Prometheus reaches it.'
+    ) + several('.+'),
   },
 
   // What a link into another dashboard takes along, and how it names that dashboard.
@@ -89,7 +123,11 @@ local placed(rows) =
       enable: true,
       hide: false,
       iconColor: 'red',
-      target: { refId: 'findings', expr: promql.aggregator('weft_finding_active', ['severity!="info"']), interval: '15s' },
+      target: {
+        refId: 'findings',
+        expr: promql.aggregator('weft_finding_active', ['severity!="info"']),
+        interval: '15s',
+      },
       titleFormat: '{{kind}}',
       textFormat: '{{subject}}',
       tagKeys: 'severity',

@@ -90,6 +90,40 @@ local legend(calcs) = {
       options: { showHeader: true, cellHeight: 'sm', frameIndex: 0, sortBy: sort },
     },
 
+  // A row for each set of labels and a column for each query: [{name, expr, as: properties of the column, or null to hide
+  // it}]; before and after: the labels that are columns, too.
+  joined(title, description, before, columns, after=[], overrides=[], sort=[])::
+    local value(i) = 'Value #' + letters[i];
+    local numbered = std.mapWithIndex(function(i, column) column { value: value(i) }, columns);
+    local order = before + [column.value for column in numbered] + after;
+    $.table(
+      title,
+      description,
+      [$.rows(column.expr) for column in columns],
+      [
+        { id: 'merge', options: {} },
+        {
+          id: 'organize',
+          options: {
+            excludeByName: { Time: true } + { [column.value]: true for column in numbered if column.as == null },
+            indexByName: { [order[i]]: i for i in std.range(0, std.length(order) - 1) },
+            renameByName: {},
+          },
+        },
+      ],
+      overrides + [
+        $.override(column.value, { displayName: column.name } + column.as)
+        for column in numbered
+        if column.as != null
+      ],
+      sort
+    ),
+  coloured(thresholds):: {
+    thresholds: thresholds,
+    color: { mode: 'thresholds' },
+    'custom.cellOptions': { type: 'color-text' },
+  },
+
   // Rows probe, columns answer; a click on a cell follows the links.
   matrix(title, description, unit, expr, thresholds, links)::
     panel('table', title, description, [$.rows(expr)]) + defaults({
@@ -98,7 +132,12 @@ local legend(calcs) = {
       color: { mode: 'thresholds' },
       decimals: 1,
       noValue: '',
-      custom: { align: 'center', cellOptions: { type: 'color-background', mode: 'basic' }, inspect: false, minWidth: 56 },
+      custom: {
+        align: 'center',
+        cellOptions: { type: 'color-background', mode: 'basic' },
+        inspect: false,
+        minWidth: 56,
+      },
     }) {
       transformations: [{
         id: 'groupingToMatrix',
@@ -132,13 +171,22 @@ local legend(calcs) = {
 
   // Of the buckets of a histogram; or of how many series have a value about so high.
   heatmap(title, description, unit, target, calculate=false)::
-    panel('heatmap', title, description, [target { format: if calculate then 'time_series' else 'heatmap' }]) + defaults({
+    local format = if calculate then 'time_series' else 'heatmap';
+    panel('heatmap', title, description, [target { format: format }]) + defaults({
       custom: { hideFrom: { legend: false, tooltip: false, viz: false }, scaleDistribution: { type: 'linear' } },
     }) {
       options: {
         calculate: calculate,
         cellGap: 1,
-        color: { mode: 'scheme', scheme: 'Oranges', fill: 'dark-orange', scale: 'exponential', exponent: 0.5, steps: 64, reverse: false },
+        color: {
+          mode: 'scheme',
+          scheme: 'Oranges',
+          fill: 'dark-orange',
+          scale: 'exponential',
+          exponent: 0.5,
+          steps: 64,
+          reverse: false,
+        },
         exemplars: { color: 'rgba(255,0,255,0.7)' },
         filterValues: { le: 1e-9 },
         legend: { show: true },

@@ -1,8 +1,9 @@
-// The PromQL that several panels share. Variables of the dashboards stand in it: $job, $fabric, $aggregator (an instance),
-// $instance and $host (of weftd), $from_place and $to_place (leaves or hosts).
+// The PromQL that several panels share. Variables of the dashboards stand in it: $job, $fabric, $aggregator (an
+// instance), $instance and $host (of weftd), $from_place and $to_place (leaves or hosts).
 local scope = ['job=~"$job"', 'fabric=~"$fabric"'];
 local select(metric, matchers) = '%s{%s}' % [metric, std.join(',', scope + matchers)];
-local named(expr, label, text, of, pattern) = 'label_replace(%s, "%s", "%s", "%s", "%s")' % [expr, label, text, of, pattern];
+local named(expr, label, text, of, pattern) =
+  'label_replace(%s, "%s", "%s", "%s", "%s")' % [expr, label, text, of, pattern];
 
 {
   // Of any program; of the chosen weftd; of the chosen aggregator.
@@ -26,8 +27,8 @@ local named(expr, label, text, of, pattern) = 'label_replace(%s, "%s", "%s", "%s
   mesh(metric):: 'sum by (from_leaf, to_leaf) (%s)' % $.aggregator(metric),
   mesh_share(part, whole):: '%s\n/ (%s > 0)' % [$.mesh(part), $.mesh(whole)],
 
-  // What agents measure to peers, of pairs between the chosen places. Which leaf a port hangs on only the aggregator knows;
-  // hosts are told by the agents' own pages, so that these work while it is down.
+  // What agents measure to peers, of pairs between the chosen places. Which leaf a port hangs on only the aggregator
+  // knows; hosts are told by the agents' own pages, so that these work while it is down.
   pairs(expr):: named(named(|||
     (
       %s
@@ -65,8 +66,8 @@ local named(expr, label, text, of, pattern) = 'label_replace(%s, "%s", "%s", "%s
     named($.any('weft_agent_info'), 'place', '$1', 'host', '(.+)'),
   ],
 
-  // Active findings: severity as a number (1 info, 2 warning, 3 critical), and the places whose paths show it. Of a link
-  // one end decides: its host, else its leaf; of a link that is known without its direction neither.
+  // Active findings: severity as a number (1 info, 2 warning, 3 critical), and the places whose paths show it. Of a
+  // link one end decides: its host, else its leaf; of a link that is known without its direction neither.
   findings::
     local active(pattern, from, to) = named(
       named($.aggregator('weft_finding_active', ['subject=~"%s"' % pattern]), 'from_place', from, 'subject', pattern),

@@ -102,11 +102,11 @@ class Bench(contextlib.ExitStack):
         return path
 
     def agent(self, number, *, aggregator="", targets=(), key_file="", hello_port, extra="", environment=None,
-              rate=20, metrics_port=0, wrap=(), transport="udp", flags=()):
+              rate=20, metrics_port=0, wrap=(), transport="udp", flags=(), fabric="test"):
         """weftd of host aN on 127.0.0.N+1, over UDP unless transport says otherwise."""
         return Agent(self, number, aggregator=aggregator, targets=targets, key_file=key_file, hello_port=hello_port,
                      extra=extra, environment=environment, rate=rate, metrics_port=metrics_port, wrap=wrap,
-                     transport=transport, flags=flags)
+                     transport=transport, flags=flags, fabric=fabric)
 
 
 class Agent:
@@ -125,7 +125,7 @@ class Agent:
     def text(self, extra=None):
         options = self.options
         key = f'key_file = "{options["key_file"]}"\n' if options["key_file"] else ""
-        text = (f'[agent]\nname = "{self.name}"\nstate_dir = "{self.state}"\n[fabric]\nname = "test"\n{key}'
+        text = (f'[agent]\nname = "{self.name}"\nstate_dir = "{self.state}"\n[fabric]\nname = "{options["fabric"]}"\n{key}'
                 f'[aggregator]\naddress = "{options["aggregator"]}"\n'
                 f'[metrics]\nlisten = "127.0.0.1:{self.metrics_port}"\n'
                 f'[probe]\ntransport = "{options["transport"]}"\ninterfaces = ["{self.address}"]\nmax_probes_per_s = 500\n'
