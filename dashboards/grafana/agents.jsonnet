@@ -5,7 +5,9 @@ local promql = import 'lib/promql.libsonnet';
 
 local agent = promql.agent;
 local rate(counter) = promql.rate(agent(counter));
-local over_time(expr, legend='{{host}}') = panels.over_time(promql.by_host(expr), legend);
+// With a thousand hosts chosen a panel shows those that stand out.
+local over_time(expr, legend='{{host}}') = panels.over_time('topk(20, %s)' % promql.by_host(expr), legend);
+local lowest(expr, legend='{{host}}') = panels.over_time('bottomk(50, %s)' % promql.by_host(expr), legend);
 local steps = panels.steps;
 
 local by_device = '{{host}} {{device}}';
@@ -42,7 +44,7 @@ local choice = dashboard.choice;
 dashboard.new(
   dashboard.uid.agents,
   'weft: agents',
-  'weftd on the chosen hosts: whether it can measure, what it sends, and what it takes.',
+  'weftd on the chosen hosts: can it measure, what does it send and take? Of many hosts those that stand out: the 20 highest, or the 50 worst states.',
   [choice.fabric, choice.job, choice.aggregator, choice.host, choice.instance],
   '#/hosts',
   [
@@ -62,7 +64,7 @@ dashboard.new(
         panels.state_timeline(
           'Stream to the aggregator',
           'Up or down. While it is down the host probes on by its last plan, and keeps what fits.',
-          over_time(agent('weft_stream_connected')),
+          lowest(agent('weft_stream_connected')),
           panels.words(up)
         ) { width:: 9 },
       ],
@@ -180,13 +182,13 @@ dashboard.new(
         panels.state_timeline(
           'Ports',
           'Whether the state of each RDMA port is ACTIVE. Nothing on hosts without RDMA.',
-          over_time(agent('weft_port_active'), '{{host}} {{device}}/{{port}}'),
+          lowest(agent('weft_port_active'), '{{host}} {{device}}/{{port}}'),
           panels.words({ '0': ['not active', 'red'], '1': ['active', 'green'] })
         ),
         panels.state_timeline(
           'Devices that probe',
           'Whether probes can leave from each device.',
-          over_time(agent('weft_probe_endpoint_open'), by_device),
+          lowest(agent('weft_probe_endpoint_open'), by_device),
           panels.words({ '0': ['closed', 'red'], '1': ['open', 'green'] })
         ),
         panels.table(

@@ -180,7 +180,7 @@ dashboard.new(
           'none',
           [over_time('sum by (kind) (%s)' % promql.increase(aggregator('weft_findings_total')), '{{kind}}')],
           fill=30
-        ),
+        ) { fieldConfig+: { defaults+: { decimals: 0 } } },
       ],
     },
     {

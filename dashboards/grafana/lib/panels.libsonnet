@@ -12,12 +12,7 @@ local panel(type, title, description, targets) = {
   options: {},
 };
 local defaults(more) = { fieldConfig+: { defaults+: more } };
-local legend(calcs) = {
-  displayMode: if std.length(calcs) > 0 then 'table' else 'list',
-  placement: 'bottom',
-  showLegend: true,
-  calcs: calcs,
-};
+local legend = { displayMode: 'list', placement: 'bottom', showLegend: true, calcs: [] };
 
 {
   // A query over the time range, and one of now.
@@ -49,16 +44,16 @@ local legend(calcs) = {
     properties: [{ id: id, value: properties[id] } for id in std.objectFields(properties)],
   },
 
-  time_series(title, description, unit, targets, thresholds=null, links=[], calcs=[], fill=0, min=0)::
+  time_series(title, description, unit, targets, thresholds=null, links=[], fill=0)::
     panel('timeseries', title, description, targets) + defaults({
       unit: unit,
-      min: min,
+      min: 0,
       links: links,
       color: { mode: 'palette-classic' },
       custom: { fillOpacity: fill, lineWidth: 1, showPoints: 'never', spanNulls: false } +
               (if thresholds != null then { thresholdsStyle: { mode: 'dashed' } } else {}),
     } + (if thresholds != null then { thresholds: thresholds } else {})) {
-      options: { legend: legend(calcs), tooltip: { mode: 'multi', sort: 'desc' } },
+      options: { legend: legend, tooltip: { mode: 'multi', sort: 'desc' } },
     },
 
   stat(title, description, unit, targets, thresholds, decimals=null, mappings=[])::
@@ -164,7 +159,7 @@ local legend(calcs) = {
         alignValue: 'left',
         rowHeight: 0.8,
         perPage: 20,
-        legend: legend([]),
+        legend: legend,
         tooltip: { mode: 'single', sort: 'none' },
       },
     },
